@@ -1,0 +1,7 @@
+"""Next-token prediction with a one-layer transformer whose training provably converges."""
+
+from sklntp._classifier import NTPTransformerClassifier
+
+__version__ = "0.1.0"
+
+__all__ = ["NTPTransformerClassifier", "__version__"]

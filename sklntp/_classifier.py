@@ -1,0 +1,570 @@
+"""The estimator: validate, encode, run the stages, unpack."""
+
+from numbers import Integral, Real
+
+import numpy as np
+from scipy.sparse import csr_array
+from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from sklntp._contexts import merge_contexts
+from sklntp._dataset import build_dataset, encode, token_array
+from sklntp._forward import AttentionWeights, OutputWeights, attention, logit_blocks
+from sklntp._forward import predict_classes as predict_contexts
+from sklntp._max_margin import MaxMarginError, solve_kq, solve_ov
+from sklntp._ngd import step_sizes
+from sklntp._sequences import read_sequences
+from sklntp._training import Model, train, zero_model
+
+_STAGES = [("ov", "kq"), ("ov",), ("kq",), ("joint",), ("ov", "kq", "joint")]
+_DENSE_LIMIT = 100e6  # bytes of a coefficient matrix that an attribute builds on access
+_WORK_LIMIT = 2e8  # of a reference that an attribute solves on access: about a second
+
+
+class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
+    """One-layer transformer for next-token prediction, trained with normalized gradient descent.
+
+    For a sentence with distinct tokens x, c_x times each, and last token (query) q::
+
+        score s_x = W_kq[x, q],     attention phi_x = c_x exp(s_x) / sum_u c_u exp(s_u),
+        logits z = sum_x phi_x W_ov[:, x],     p(next | sentence) = softmax(z)
+
+    Tokens have orthonormal embeddings and there is no positional encoding: the model sees of a
+    sentence its last token and how often each token occurs. Training is Algorithm 1 of [1]_: two
+    stages of normalized gradient descent from zero, W <- W - eta G / ||G||_F, first W_ov on the
+    collocation (which token is followed by which), then W_kq on all sentences with W_ov fixed.
+
+    Parameters
+    ----------
+    stages : tuple of {"ov", "kq", "joint"}, default=("ov", "kq")
+        ``("ov", "kq")`` is the paper; ``("ov",)`` leaves attention uniform; ``("kq",)`` needs
+        ``warm_start=True`` and a fitted W_ov; ``("joint",)`` trains both matrices at once, with
+        one norm over both; ``("ov", "kq", "joint")`` fine-tunes. The joint stage holds W_ov dense.
+
+    solver : {"ngd", "max_margin"}, default="ngd"
+        "max_margin" takes no iterations: each matrix is its max-margin reference, scaled to the
+        norm that normalized gradient descent reaches on realizable data, the sum of its steps.
+
+    step_size : float or tuple of float, default=0.2
+        Step size eta > 0, one for all stages or one per stage.
+
+    step_schedule : {"constant", "invscaling"}, default="constant"
+        The t-th step, t = 0, 1, ..., is eta, or eta / sqrt(t + 1).
+
+    max_iter : int or tuple of int, default=1000
+        Steps per stage. Reaching it is no failure: on separable data the norm grows for ever.
+
+    collocation : {"auto", "single", "last", "context"}, default="auto"
+        Which samples train W_ov. "single": one-token sentences, each token counting once (the
+        paper). "last": (last token, next token) of every sentence, by weight. "context": (each
+        distinct token, next token) of every sentence, by weight. "auto": "single" if every token
+        of X has a one-token sentence, else "last"; ``collocation_mode_`` tells.
+
+    vocabulary : sequence of distinct tokens, default=None
+        Tokens to keep, in this order; others are unknown, in ``fit`` too. If it holds every next
+        token, ``classes_`` is the sorted vocabulary. None: the sorted tokens of X. Leave it unset
+        with int tokens inside meta-estimators that refit on int codes of y.
+
+    handle_unknown : {"orthogonal", "error"}, default="orthogonal"
+        "orthogonal": an unknown token has an embedding orthogonal to all others; it scores 0,
+        votes for nothing, and as query spreads attention by count. "error": it is refused.
+
+    track_alignment : bool, default=False
+        Record at every step the cosine and distance to the max-margin reference and the training
+        accuracy.
+
+    warm_start : bool, default=False
+        Continue each stage from its own matrix, history and schedule. Vocabulary and classes must
+        be the same.
+
+    verbose : int, default=0
+        1: some ten lines per stage; 2: one per step.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Next tokens, sorted.
+
+    vocabulary_ : ndarray of shape (n_tokens,)
+        Tokens known in sentences.
+
+    collocation_mode_ : {"single", "last", "context"}
+        The collocation in use.
+
+    collocation_ : dict of dict of float
+        token -> next token -> share.
+
+    coef_ov_ : ndarray of shape (n_classes, n_tokens)
+        W_ov[class, token], built on access.
+
+    coef_kq_ : ndarray of shape (n_tokens, n_tokens)
+        W_kq[key token, query token], built on access.
+
+    sparse_coef_ov_ : csr_array of shape (n_classes, n_tokens)
+        W_ov minus ``base_ov_``.
+
+    base_ov_ : ndarray of shape (n_tokens,)
+        The value that all classes without an entry share in each column of W_ov.
+
+    sparse_coef_kq_ : csr_array of shape (n_tokens, n_tokens)
+        W_kq.
+
+    max_margin_coef_ov_ : ndarray of shape (n_classes, n_tokens)
+        The minimum-norm W with (e_n(x) - e_v)^T W x >= 1 for every v other than n(x), to which
+        the direction of W_ov converges; on access.
+
+    max_margin_coef_kq_ : ndarray of shape (n_tokens, n_tokens)
+        The minimum-norm W with (x - x')^T W q >= 1 for every x above x' under q that meet in a
+        sentence, to which the direction of W_kq converges; solved on access, with certificate.
+
+    convergence_ : dict of dict
+        stage -> "loss", "log_loss", "norm", "cosine", "dist", "accuracy" (1-D arrays of n + 1
+        entries after n steps, the starting point first; NaN where not tracked or, for cosine and
+        dist, where a matrix is zero) and "stop_reason" ("max_iter", "zero gradient" or
+        "max_margin"). For "joint", norm, cosine and dist end in _ov and _kq.
+
+    loss_curve_ : ndarray
+        The losses of all stages, one after the other.
+
+    n_iter_ : ndarray of int of shape (n_stages,)
+        Steps of the last call, per stage; 0 where a stage stopped at once.
+
+    n_features_in_ : int
+        The length of the sentences, if all have the same.
+
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Column names, if X is a DataFrame with one token per column.
+
+    References
+    ----------
+    .. [1] R. Huang, Y. Liang, J. Yang, "Non-asymptotic Convergence of Training Transformers for
+       Next-token Prediction", NeurIPS 2024, arXiv:2409.17335.
+
+    Examples
+    --------
+    >>> from sklntp import NTPTransformerClassifier
+    >>> X = [["a"], ["b"], ["c"], ["a", "b"]]
+    >>> clf = NTPTransformerClassifier().fit(X, ["b", "c", "a", "b"])
+    >>> clf.predict([["a", "a", "b"]])
+    array(['b'], dtype='<U1')
+    >>> clf.attention([["a", "b"]])[0].round(3)
+    array([1., 0.])
+    """
+
+    _parameter_constraints = {
+        "stages": [tuple, list],
+        "solver": [StrOptions({"ngd", "max_margin"})],
+        "step_size": [Interval(Real, 0, None, closed="neither"), tuple, list],
+        "step_schedule": [StrOptions({"constant", "invscaling"})],
+        "max_iter": [Interval(Integral, 1, None, closed="left"), tuple, list],
+        "collocation": [StrOptions({"auto", "single", "last", "context"})],
+        "vocabulary": ["array-like", None],
+        "handle_unknown": [StrOptions({"orthogonal", "error"})],
+        "track_alignment": ["boolean"],
+        "warm_start": ["boolean"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        *,
+        stages=("ov", "kq"),
+        solver="ngd",
+        step_size=0.2,
+        step_schedule="constant",
+        max_iter=1000,
+        collocation="auto",
+        vocabulary=None,
+        handle_unknown="orthogonal",
+        track_alignment=False,
+        warm_start=False,
+        verbose=0,
+    ):
+        self.stages = stages
+        self.solver = solver
+        self.step_size = step_size
+        self.step_schedule = step_schedule
+        self.max_iter = max_iter
+        self.collocation = collocation
+        self.vocabulary = vocabulary
+        self.handle_unknown = handle_unknown
+        self.track_alignment = track_alignment
+        self.warm_start = warm_start
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y, sample_weight=None):
+        """Train on sentences and their next tokens.
+
+        Parameters
+        ----------
+        X : array-like of sequences
+            Sentences: a list, object array or Series of sequences of str or int tokens, of any
+            lengths from 1; or a 2-D array or DataFrame, each row a sentence.
+
+        y : array-like of shape (n_sentences,)
+            The next token of each sentence.
+
+        sample_weight : array-like of shape (n_sentences,), default=None
+            Non-negative weights; a weight of k equals k copies.
+
+        Returns
+        -------
+        self : NTPTransformerClassifier
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError, TypeError
+            On invalid input or parameters, naming the sentence or the parameter.
+        """
+        stages = self._check_stages()
+        step_size = self._per_stage("step_size", len(stages), Real)
+        max_iter = self._per_stage("max_iter", len(stages), Integral)
+        data = build_dataset(
+            X,
+            y,
+            sample_weight,
+            collocation=self.collocation,
+            vocabulary=self.vocabulary,
+            handle_unknown=self.handle_unknown,
+            estimator=self,
+        )
+        start = self._starting_point(stages, data)
+        steps = []
+        for stage, eta, n in zip(stages, step_size, max_iter, strict=True):
+            done = max(len(start.history.get(stage, {}).get("loss", ())) - 1, 0)
+            steps.append(step_sizes(eta, self.step_schedule, done, done + n))
+        try:
+            model = train(
+                data,
+                start,
+                stages,
+                steps,
+                solver=self.solver,
+                track=self.track_alignment,
+                report=self._reporter,
+            )
+        except MaxMarginError as error:
+            name = "track_alignment=True" if self.track_alignment else "solver='max_margin'"
+            raise ValueError(f"{name} needs a certified reference: {error}") from error
+        self._store(data, model)
+        return self
+
+    def _check_stages(self):
+        stages = tuple(self.stages)
+        if stages not in _STAGES:
+            raise ValueError(f"stages must be one of {_STAGES}; got {self.stages!r}.")
+        if self.solver == "max_margin" and "joint" in stages:
+            raise ValueError('solver="max_margin" has no reference for stages with "joint".')
+        return stages
+
+    def _per_stage(self, name, n_stages, kind):
+        """A parameter that may be one number or a tuple with one per stage, as a list."""
+        value = getattr(self, name)
+        values = list(value) if isinstance(value, (tuple, list)) else [value] * n_stages
+        if len(values) != n_stages:
+            raise ValueError(
+                f"{name} must be one number or one per stage ({n_stages}); got {value!r}."
+            )
+        for number in values:
+            good = isinstance(number, kind) and not isinstance(number, bool)
+            if not (good and 0 < number < np.inf):
+                what = "finite positive number" if kind is Real else "positive integer"
+                raise ValueError(f"{name} must be a {what}; got {value!r}.")
+        return values
+
+    def _starting_point(self, stages, data):
+        """The zero model, or with `warm_start` the fitted one."""
+        fitted = self.warm_start and hasattr(self, "classes_")
+        if stages == ("kq",) and not fitted:
+            raise ValueError(
+                'stages=("kq",) trains W_kq on a fitted W_ov: fit with stages=("ov",) first, then '
+                'set_params(stages=("kq",), warm_start=True) and fit again.'
+            )
+        if not fitted:
+            return zero_model(data)
+        vocabulary = token_array(data.vocabulary)
+        for name, now in (("vocabulary_", vocabulary), ("classes_", data.classes)):
+            if not np.array_equal(getattr(self, name), now):
+                raise ValueError(
+                    f"warm_start=True needs the same {name} as in the earlier fit, which had "
+                    f"{len(getattr(self, name))} entries; this fit has {len(now)}, or others. Fix "
+                    "both with the parameter vocabulary, or set warm_start=False."
+                )
+        if "ov" in stages and "joint" in self.convergence_:
+            raise ValueError(
+                'stages with "ov" cannot continue after "joint", which leaves W_ov without the '
+                'structure of stage 1: use stages=("joint",) or ("kq",), or warm_start=False.'
+            )
+        history = {stage: dict(curves) for stage, curves in self.convergence_.items()}
+        reasons = {stage: curves.pop("stop_reason") for stage, curves in history.items()}
+        history = {
+            stage: {name: curve.tolist() for name, curve in curves.items()}
+            for stage, curves in history.items()
+        }
+        return Model(self._output(), self._attention(), history, reasons)
+
+    def _reporter(self, stage, n_steps):
+        """What prints the progress of one stage, or None."""
+        if not self.verbose:
+            return None
+        every = 1 if self.verbose > 1 else max(1, n_steps // 10)
+
+        def report(t, record):
+            if t % every == 0 or t == n_steps:
+                norm = ", ".join(f"{k} {v:.6g}" for k, v in record.items() if k.startswith("norm"))
+                print(
+                    f"[NTPTransformerClassifier] stage {stage}, step {t}/{n_steps}, "
+                    f"loss {record['loss']:.6g}, {norm}"
+                )
+
+        return report
+
+    def _store(self, data, model):
+        """Unpack into fitted attributes: arrays, dicts and strings only."""
+        self.classes_ = data.classes
+        self.vocabulary_ = token_array(data.vocabulary)
+        self.collocation_mode_ = data.mode
+        self.n_iter_ = np.array(model.n_iter, dtype=int)
+        self.convergence_ = {
+            stage: {name: np.array(curve, dtype=float) for name, curve in curves.items()}
+            | {"stop_reason": model.stop_reason[stage]}
+            for stage, curves in model.history.items()
+        }
+        self.loss_curve_ = np.concatenate([c["loss"] for c in self.convergence_.values()])
+        self.base_ov_ = model.output.base
+        self._ov_offsets, self._ov_classes = model.output.offsets, model.output.classes
+        self._ov_value = model.output.value
+        self._kq_key, self._kq_value = model.attention.key, model.attention.value
+        pairs = data.collocation
+        self._pairs = {"token": pairs.pair_token, "class": pairs.classes, "share": pairs.share}
+        self._orders = np.stack([data.orders.query, data.orders.above, data.orders.below])
+        self._max_margin_kq = None
+
+    def __getstate__(self):
+        """Without the cached reference, which the stored pairs determine."""
+        state = super().__getstate__().copy()
+        if "_max_margin_kq" in state:
+            state["_max_margin_kq"] = None
+        return state
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        return tags
+
+    # The matrices
+
+    def _output(self):
+        return OutputWeights(
+            self._ov_offsets, self._ov_classes, self._ov_value, self.base_ov_, len(self.classes_)
+        )
+
+    def _attention(self):
+        return AttentionWeights(self._kq_key, self._kq_value, len(self.vocabulary_))
+
+    def _check_dense(self, n_rows, twin):
+        """Refuse to build a matrix of more than 100 MB on access."""
+        size = 8 * n_rows * len(self.vocabulary_)
+        if size > _DENSE_LIMIT:
+            # scikit-learn's HTML repr reads every property and survives only AttributeError.
+            raise AttributeError(
+                f"The dense matrix of shape ({n_rows}, {len(self.vocabulary_)}) would take "
+                f"{size / 1e6:.0f} MB; use {twin}."
+            )
+
+    @property
+    def coef_ov_(self):
+        """W_ov[class, token], ndarray of shape (n_classes, n_tokens)."""
+        check_is_fitted(self)
+        self._check_dense(len(self.classes_), "sparse_coef_ov_ and base_ov_")
+        return self._output().dense()
+
+    @property
+    def coef_kq_(self):
+        """W_kq[key token, query token], ndarray of shape (n_tokens, n_tokens)."""
+        check_is_fitted(self)
+        self._check_dense(len(self.vocabulary_), "sparse_coef_kq_")
+        return self.sparse_coef_kq_.toarray()
+
+    @property
+    def sparse_coef_ov_(self):
+        """W_ov minus base_ov_, csr_array of shape (n_classes, n_tokens)."""
+        check_is_fitted(self)
+        return csr_array(self._output().excess().T)
+
+    @property
+    def sparse_coef_kq_(self):
+        """W_kq, csr_array of shape (n_tokens, n_tokens)."""
+        check_is_fitted(self)
+        n_tokens = len(self.vocabulary_)
+        query, token = np.divmod(self._kq_key, n_tokens)
+        return csr_array((self._kq_value, (token, query)), shape=(n_tokens, n_tokens))
+
+    @property
+    def collocation_(self):
+        """token -> next token -> share of its weight."""
+        check_is_fitted(self)
+        tokens = self.vocabulary_[self._pairs["token"]].tolist()
+        classes = self.classes_[self._pairs["class"]].tolist()
+        found = {}
+        for token, label, share in zip(tokens, classes, self._pairs["share"].tolist(), strict=True):
+            found.setdefault(token, {})[label] = share
+        return found
+
+    @property
+    def max_margin_coef_ov_(self):
+        """The max-margin reference of W_ov, ndarray of shape (n_classes, n_tokens)."""
+        check_is_fitted(self)
+        self._check_dense(len(self.classes_), "structure.max_margin_ov")
+        token, label = self._pairs["token"], self._pairs["class"]
+        solution = solve_ov(token, label, len(self.classes_))
+        coef = np.zeros((len(self.classes_), len(self.vocabulary_)))
+        coef[:, solution.tokens] = solution.base_value
+        coef[label, token] = solution.label_value
+        return coef
+
+    @property
+    def max_margin_coef_kq_(self):
+        """The max-margin reference of W_kq, ndarray of shape (n_tokens, n_tokens)."""
+        check_is_fitted(self)
+        n_tokens = len(self.vocabulary_)
+        self._check_dense(n_tokens, "structure.max_margin_kq")
+        if self._max_margin_kq is None:
+            query, above, below = self._orders
+            try:
+                self._max_margin_kq = solve_kq(
+                    query, above, below, fixed=n_tokens, work_limit=_WORK_LIMIT
+                )
+            except MaxMarginError as error:
+                raise AttributeError(f"{error} Use structure.max_margin_kq.") from error
+        coef = np.zeros((n_tokens, n_tokens))
+        coef[self._max_margin_kq.token, self._max_margin_kq.query] = self._max_margin_kq.value
+        return coef
+
+    # Prediction
+
+    def _codes(self, X):
+        """Sentences as token codes and offsets."""
+        check_is_fitted(self)
+        sequences = read_sequences(self, X, reset=False)
+        vocabulary = self.vocabulary_.tolist()
+        return encode(sequences, vocabulary, self.handle_unknown), sequences.offsets
+
+    def _predict_codes(self, codes, offsets):
+        """Class code of the prediction for each sentence."""
+        contexts = merge_contexts(codes, offsets, len(self.vocabulary_))
+        return predict_contexts(contexts, self._output(), self._attention())[contexts.inverse]
+
+    def _logits(self, X):
+        contexts = merge_contexts(*self._codes(X), len(self.vocabulary_))
+        logits = np.empty((len(contexts), len(self.classes_)))
+        for rows, block in logit_blocks(contexts, self._output(), self._attention()):
+            logits[rows] = block
+        return logits[contexts.inverse]
+
+    def predict(self, X):
+        """Most probable next token of each sentence; of a tie the first in ``classes_``.
+
+        Parameters
+        ----------
+        X : array-like of sequences
+            Sentences, see `fit`.
+
+        Returns
+        -------
+        y : ndarray of shape (n_sentences,)
+            Next tokens.
+        """
+        predicted = self._predict_codes(*self._codes(X))
+        return self.classes_[predicted]
+
+    def decision_function(self, X):
+        """Logits z = sum_x phi_x W_ov[:, x].
+
+        Parameters
+        ----------
+        X : array-like of sequences
+            Sentences, see `fit`.
+
+        Returns
+        -------
+        logits : ndarray of shape (n_sentences, n_classes) or (n_sentences,)
+            With two classes z_1 - z_0, as scikit-learn expects.
+        """
+        logits = self._logits(X)
+        return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits
+
+    def predict_log_proba(self, X):
+        """Logarithm of the probabilities of the next token.
+
+        Parameters
+        ----------
+        X : array-like of sequences
+            Sentences, see `fit`.
+
+        Returns
+        -------
+        log_p : ndarray of shape (n_sentences, n_classes)
+            In the order of ``classes_``.
+        """
+        logits = self._logits(X)
+        logits -= logits.max(axis=1, keepdims=True)
+        return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+
+    def predict_proba(self, X):
+        """Probabilities of the next token, softmax of the logits.
+
+        Parameters
+        ----------
+        X : array-like of sequences
+            Sentences, see `fit`.
+
+        Returns
+        -------
+        p : ndarray of shape (n_sentences, n_classes)
+            In the order of ``classes_``; rows sum to 1.
+        """
+        p = np.exp(self.predict_log_proba(X))
+        return p / p.sum(axis=1, keepdims=True)
+
+    def _position_attention(self, codes, offsets):
+        query = np.repeat(codes[offsets[1:] - 1], np.diff(offsets))
+        scores = self._attention().scores(query, codes)
+        return attention(scores, np.ones(len(codes)), offsets)
+
+    def attention(self, X):
+        """Attention weights of the positions of each sentence.
+
+        Parameters
+        ----------
+        X : array-like of sequences
+            Sentences, see `fit`.
+
+        Returns
+        -------
+        weights : list of ndarray of shape (length of the sentence,)
+            Each sums to 1; a token that occurs c times shares its phi_x among c positions.
+        """
+        codes, offsets = self._codes(X)
+        return np.split(self._position_attention(codes, offsets), offsets[1:-1])
+
+    def contributions(self, X):
+        """What each position adds to the logit of the predicted class.
+
+        Parameters
+        ----------
+        X : array-like of sequences
+            Sentences, see `fit`.
+
+        Returns
+        -------
+        contributions : list of ndarray of shape (length of the sentence,)
+            Attention times W_ov[predicted class, token]; each sums to the logit of that class.
+        """
+        codes, offsets = self._codes(X)
+        label = np.repeat(self._predict_codes(codes, offsets), np.diff(offsets))
+        votes = self._output().lookup(label, codes)
+        return np.split(self._position_attention(codes, offsets) * votes, offsets[1:-1])

@@ -1,0 +1,105 @@
+"""The collocation: which (token, next token) pairs train W_ov, and with what weight.
+
+"single" reads it off the one-token sentences (the paper), "last" takes (last token, next token) of
+every sentence, "context" (each distinct token, next token) of every sentence.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sklntp._contexts import find_sorted, sum_by_key
+from sklntp._sequences import flat_ranges
+
+
+@dataclass(frozen=True)
+class Collocation:
+    """The pairs N = {(x, v)}, sorted by token, then class; tokens without a pair have none."""
+
+    tokens: np.ndarray  # (n_paired,) the tokens with a pair, increasing
+    offsets: np.ndarray  # (n_paired + 1,) the pairs of tokens[i] are offsets[i]:offsets[i + 1]
+    classes: np.ndarray  # (n_pairs,)
+    share: np.ndarray  # (n_pairs,) f_xv: share of the token's weight; sums to 1 per token
+    probability: np.ndarray  # (n_paired,) pi_x: weight of the token in the loss; sums to 1
+
+    @property
+    def pair_token(self):
+        """The token of each pair, (n_pairs,)."""
+        return np.repeat(self.tokens, np.diff(self.offsets))
+
+    def contains(self, tokens, classes, n_classes):
+        """Whether each (token, class) is a pair, elementwise over arrays of any one shape."""
+        keys = self.pair_token * n_classes + self.classes
+        return find_sorted(keys, np.asarray(tokens) * n_classes + classes)[1]
+
+
+def resolve_mode(mode, contexts):
+    """The mode that "auto" stands for: "single" if every known token stands alone somewhere."""
+    if mode != "auto":
+        return mode
+    alone = contexts.query[_is_single(contexts)]
+    known = contexts.tokens[contexts.tokens < contexts.n_tokens]
+    return "single" if np.isin(known, alone).all() else "last"
+
+
+def _is_single(contexts):
+    """Contexts of a one-token sentence: one distinct token, occurring once."""
+    single = contexts.lengths == 1
+    single[single] = contexts.counts[contexts.offsets[:-1][single]] == 1
+    return single
+
+
+def build_collocation(mode, contexts, labels, n_classes):
+    """The pairs of a mode with their weights.
+
+    Parameters
+    ----------
+    mode : {"single", "last", "context"}
+    contexts : Contexts
+    labels : Labels
+    n_classes : int
+
+    Returns
+    -------
+    Collocation
+
+    Raises
+    ------
+    ValueError
+        If there is no pair at all; the message names the remedy.
+    """
+    context, classes, weight = labels.context, labels.classes, labels.weight
+    if mode == "context":
+        lengths = contexts.lengths[context]
+        tokens = contexts.tokens[flat_ranges(contexts.offsets[context], lengths)]
+        classes, weight = np.repeat(classes, lengths), np.repeat(weight, lengths)
+    else:
+        tokens = contexts.query[context]
+        if mode == "single":
+            single = _is_single(contexts)[context]
+            tokens, classes, weight = tokens[single], classes[single], weight[single]
+    known = tokens < contexts.n_tokens
+    if not known.any():
+        what = {"single": "one-token sentence", "last": "sentence ending", "context": "sentence"}
+        raise ValueError(
+            f"collocation={mode!r} finds no {what[mode]} with a known token, so nothing can train "
+            'W_ov. Use collocation="last" or "context", or add one-token sentences.'
+        )
+    key, weight = sum_by_key(
+        tokens[known].astype(np.int64) * n_classes + classes[known], weight[known]
+    )
+    pair_token, classes = np.divmod(key, n_classes)
+    paired, first = np.unique(pair_token, return_index=True)
+    offsets = np.append(first, len(key))
+    token_weight = np.add.reduceat(weight, first)
+    if mode == "single":  # the paper: each token counts once
+        probability = np.full(len(paired), 1.0 / len(paired))
+    else:
+        probability = token_weight / token_weight.sum()
+    return Collocation(
+        tokens=paired,
+        offsets=offsets,
+        classes=classes,
+        share=weight / np.repeat(token_weight, np.diff(offsets)),
+        probability=probability,
+    )

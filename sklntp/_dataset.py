@@ -1,0 +1,140 @@
+"""From X and y to everything training needs: the one way that data takes into the package."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sklntp._collocation import Collocation, build_collocation, resolve_mode
+from sklntp._contexts import Contexts, Labels, merge_contexts, merge_labels
+from sklntp._orders import Orders, build_orders
+from sklntp._sequences import read_labels, read_sequences, read_weights, show
+
+_MAX_TOKENS = 2_000_000  # a (query, above, below) triple still fits one int64
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Training data after merging."""
+
+    vocabulary: list  # the tokens, in order of their codes
+    classes: np.ndarray  # (C,) sorted
+    contexts: Contexts
+    labels: Labels
+    mode: str  # the collocation mode in use
+    collocation: Collocation
+    orders: Orders
+    sentences: np.ndarray  # (n_kept,) index in X of the sentences of positive weight
+    label_codes: np.ndarray  # (n_kept,) class code of the next token of each
+
+
+def build_dataset(
+    X,
+    y,
+    sample_weight=None,
+    *,
+    collocation="auto",
+    vocabulary=None,
+    handle_unknown="orthogonal",
+    estimator=None,
+):
+    """Validate, encode and merge.
+
+    Parameters
+    ----------
+    X, y, sample_weight
+        As in `NTPTransformerClassifier.fit`.
+    collocation : {"auto", "single", "last", "context"}, default="auto"
+    vocabulary : sequence of distinct tokens, default=None
+    handle_unknown : {"orthogonal", "error"}, default="orthogonal"
+    estimator : estimator, default=None
+        Whose ``n_features_in_`` is set.
+
+    Returns
+    -------
+    Dataset
+    """
+    sequences = read_sequences(estimator, X, reset=True)
+    if not len(sequences):
+        raise ValueError("Found array with 0 sample(s): at least one sentence is required.")
+    y = read_labels(y, len(sequences))
+    weight = read_weights(sample_weight, len(sequences))
+    kept = np.flatnonzero(weight)
+    if len(kept) < len(weight):
+        sequences, y, weight = sequences.take(kept), y[kept], weight[kept]
+
+    tokens = sequences.tokens if vocabulary is None else check_vocabulary(vocabulary)
+    codes = encode(sequences, tokens, handle_unknown)
+    classes, label_codes = _encode_labels(y, tokens if vocabulary is not None else None)
+    contexts = merge_contexts(codes, sequences.offsets, len(tokens))
+    labels = merge_labels(contexts, label_codes, weight, len(classes))
+    mode = resolve_mode(collocation, contexts)
+    pairs = build_collocation(mode, contexts, labels, len(classes))
+    orders = build_orders(contexts, labels, pairs, len(classes))
+    return Dataset(tokens, classes, contexts, labels, mode, pairs, orders, kept, label_codes)
+
+
+def check_vocabulary(vocabulary):
+    """The parameter `vocabulary` as a list of distinct tokens of one kind."""
+    if isinstance(vocabulary, str) or not hasattr(vocabulary, "__iter__"):
+        raise ValueError(f"vocabulary must be a sequence of tokens; got {vocabulary!r}.")
+    tokens = [t.item() if isinstance(t, np.generic) else t for t in vocabulary]
+    wrong = [t for t in tokens if isinstance(t, bool) or not isinstance(t, (str, int, float))]
+    if not tokens or wrong or len({isinstance(t, str) for t in tokens}) > 1:
+        raise ValueError(
+            "vocabulary must hold at least one token, all str or all numbers; "
+            f"got {show(wrong or tokens) or 'none'}."
+        )
+    if len(set(tokens)) < len(tokens):
+        seen = set()
+        twice = [t for t in tokens if t in seen or seen.add(t)]
+        raise ValueError(f"vocabulary must hold distinct tokens; {show(twice)} occurs twice.")
+    return tokens
+
+
+def encode(sequences, vocabulary, handle_unknown):
+    """Token codes of all positions: the index in `vocabulary`, or its length if unknown.
+
+    Raises
+    ------
+    TypeError
+        If the tokens are str where the vocabulary holds numbers, or the other way round.
+    ValueError
+        With ``handle_unknown="error"``, naming the unknown tokens.
+    """
+    n_tokens = len(vocabulary)
+    if n_tokens > _MAX_TOKENS:
+        raise ValueError(f"At most {_MAX_TOKENS} distinct tokens are supported; got {n_tokens}.")
+    if sequences.tokens and isinstance(sequences.tokens[0], str) != isinstance(vocabulary[0], str):
+        kinds = ("str", "numbers") if isinstance(sequences.tokens[0], str) else ("numbers", "str")
+        raise TypeError(f"X holds tokens that are {kinds[0]}, but the vocabulary holds {kinds[1]}.")
+    index = {token: code for code, token in enumerate(vocabulary)}
+    code = np.array([index.get(token, n_tokens) for token in sequences.tokens], dtype=np.intp)
+    unknown = np.flatnonzero(code == n_tokens)
+    if handle_unknown == "error" and len(unknown):
+        raise ValueError(
+            f"Unknown tokens, not in the vocabulary: {show(sequences.tokens[u] for u in unknown)}. "
+            'With handle_unknown="orthogonal" they score 0 and vote for nothing.'
+        )
+    return code[sequences.codes]
+
+
+def token_array(tokens):
+    """Tokens as an array: int64, float64 or str; object where these would change a token."""
+    if any(isinstance(t, str) and t.endswith("\0") for t in tokens):
+        return np.array(tokens, dtype=object)
+    array = np.array(tokens)
+    return array if array.tolist() == tokens else np.array(tokens, dtype=object)
+
+
+def _encode_labels(y, vocabulary):
+    """Sorted classes and the code of each next token.
+
+    The classes are the vocabulary where one is given and holds every next token (the paper's V),
+    else the distinct next tokens.
+    """
+    if vocabulary is not None and set(y.tolist()) <= set(vocabulary):
+        tokens = sorted(vocabulary)
+        index = {token: code for code, token in enumerate(tokens)}
+        return token_array(tokens), np.array([index[v] for v in y.tolist()], dtype=np.intp)
+    classes, codes = np.unique(y, return_inverse=True)
+    return classes, codes.ravel()

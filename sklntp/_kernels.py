@@ -1,0 +1,373 @@
+"""Blocks of contexts with equally many distinct tokens, and their losses and scaled gradients.
+
+A block holds n contexts of l distinct tokens as arrays of shape (l, n): every maximum, sum and
+broadcast over the tokens of a context is then one dense operation along axis 0.
+
+`DistinctBlock` holds the paper's case, each token with one next token, no two of a context with
+the same one, and the label produced by exactly one of them. `GeneralBlock` holds everything else.
+"""
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from sklntp._sequences import flat_ranges
+
+_TABLE = 1 << 20  # entries of a dense W_ov that all general blocks share
+_GENERAL = 1 << 18  # entries (context, token, class) per general block
+_MIN_ROWS = 32  # contexts per general block, however many classes there are
+
+
+def softplus(x):
+    """log(1 + exp(x)) without overflow; accurate also where it is as small as exp(x)."""
+    return np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
+
+
+def label_residuals(logits, start, share, outside):
+    """Loss and residual at the labels of each row, from the logits of its labels.
+
+    With r the softmax inside the label set and tail the probability outside it, the residual is
+    p_v - f_v = (r_v - f_v) - r_v tail. With one label r = f = 1 exactly, so this is -tail: the
+    subtraction p - 1 is never formed.
+
+    Parameters
+    ----------
+    logits : ndarray of shape (n_labels,)
+        Logits of the labels, row by row.
+    start : ndarray of shape (n_rows,)
+        Where the labels of each row start; no row is without.
+    share : ndarray of shape (n_labels,)
+        Label shares f, summing to 1 in each row.
+    outside : ndarray of shape (n_rows,)
+        Log-sum-exp of the logits of all other classes; -inf where there are none.
+
+    Returns
+    -------
+    loss : ndarray of shape (n_rows,)
+        -sum_v f_v log p_v.
+    log_odds : ndarray of shape (n_rows,)
+        log(tail / (1 - tail)).
+    residual : ndarray of shape (n_labels,)
+        In units of exp(unit).
+    unit : ndarray of shape (n_rows,)
+        Log of the larger of tail and max |r - f|; -inf where both are zero.
+    tail : ndarray of shape (n_rows,)
+        Probability outside the labels, in units of exp(unit).
+    """
+    sizes = np.diff(start, append=len(logits))
+    top = np.maximum.reduceat(logits, start)
+    shifted = logits - np.repeat(top, sizes)
+    weight = np.exp(shifted)
+    total = np.add.reduceat(weight, start)
+    inside = weight / np.repeat(total, sizes)
+    log_total = np.log(total)
+    log_odds = outside - top - log_total
+    log_odds_loss = softplus(log_odds)
+    loss = log_odds_loss - np.add.reduceat(share * (shifted - np.repeat(log_total, sizes)), start)
+    difference = inside - share
+    with np.errstate(divide="ignore"):
+        log_difference = np.log(np.maximum.reduceat(np.abs(difference), start))
+    log_tail = log_odds - log_odds_loss
+    unit = np.maximum(log_difference, log_tail)
+    safe = np.where(unit > -np.inf, unit, 0.0)
+    tail = np.exp(log_tail - safe)
+    # A difference that is not exactly zero is above 1e-17, so the clip changes no product.
+    grown = np.exp(np.minimum(-safe, 100.0))
+    residual = difference * np.repeat(grown, sizes) - inside * np.repeat(tail, sizes)
+    return loss, log_odds, residual, unit, tail
+
+
+def attention_gradient(raised, g):
+    """Gradient phi_x (g_x - sum_u phi_u g_u) of the scores, as (values, log scale).
+
+    With m the token of largest attention and mu = sum_u phi_u (g_m - g_u), the gradient of
+    x != m is phi_x ((g_x - g_m) + mu), and that of m is minus the sum of the others; formed
+    directly, both cancel once phi_m is near 1.
+
+    Parameters
+    ----------
+    raised : ndarray of shape (l, n)
+        Score plus log count, minus its maximum over axis 0.
+    g : ndarray of shape (l, n)
+
+    Returns
+    -------
+    values : ndarray of shape (l, n)
+        The gradient divided by exp(log_scale).
+    log_scale : ndarray of shape (n,)
+        Log of the largest attention, relative to that of m, among tokens whose g differs from
+        g_m; -inf where all are equal and the gradient is exactly zero.
+    """
+    columns = np.arange(g.shape[1])
+    m = np.argmax(raised, axis=0)
+    difference = g - g[m, columns]
+    live = difference != 0.0
+    log_scale = np.max(np.where(live, raised, -np.inf), axis=0)
+    shift = np.where(log_scale > -np.inf, log_scale, 0.0)
+    weight = np.exp(raised)
+    total = weight.sum(axis=0)
+    phi = np.exp(np.where(live, raised - shift, -np.inf)) / total  # (l, n) in units exp(log_scale)
+    mu = -(phi * difference).sum(axis=0)
+    values = phi * (difference + mu * np.exp(shift))
+    # Tokens whose g equals g_m get phi_x mu, not zero: at the zero start that is nearly all.
+    values = np.where(live, values, weight / total * mu)
+    values[m, columns] = 0.0
+    values[m, columns] = -values.sum(axis=0)
+    return values, log_scale
+
+
+class _Block:
+    """What every block has: the weights of its contexts and where their scores are read from."""
+
+    def __init__(self, contexts, labels, rows, pairs, at):
+        tokens = contexts.tokens[at]  # (l, n)
+        counts = contexts.counts[at]
+        self.index = pairs.find(contexts.query[rows], tokens)  # (l, n)
+        self.log_count = np.log(counts) if (counts > 1).any() else None  # (l, n)
+        self.probability = labels.probability[rows]  # (n,) pi_n
+        self.log_probability = np.log(self.probability)
+
+    def _scores(self, weights, columns=slice(None)):
+        scores = weights.take(self.index[:, columns])
+        if self.log_count is not None:
+            scores += self.log_count[:, columns]
+        return scores
+
+
+def _positions(contexts, rows, length):
+    """Where the tokens of contexts of one length stand in the flat arrays, (l, n)."""
+    return contexts.offsets[rows] + np.arange(length)[:, None]
+
+
+class DistinctBlock(_Block):
+    """Contexts whose tokens have one next token each, all different; the label's is in row 0.
+
+    With a_x > 0 the excess of W_ov at n(x), the logits are z_x = phi_x a_x at n(x) and 0 at the
+    other C - l classes: a step costs O(nonzeros), whatever the size of the vocabulary.
+    """
+
+    def __init__(self, contexts, labels, rows, pairs, value, next_class, n_classes):
+        at = _positions(contexts, rows, contexts.lengths[rows[0]])
+        other = next_class[contexts.tokens[at]] != labels.classes[labels.offsets[rows]]
+        at = np.take_along_axis(at, np.argsort(other, axis=0, kind="stable"), axis=0)
+        super().__init__(contexts, labels, rows, pairs, at)
+        self.excess = value[contexts.tokens[at]]  # (l, n) a_x
+        self.n_other = n_classes - len(at)
+
+    @classmethod
+    def split(cls, contexts, labels, excess, pairs, chunk):
+        """The blocks of all contexts of this kind, and the remaining contexts."""
+        n_entries = np.diff(excess.indptr)
+        entry = np.minimum(excess.indptr[:-1], max(excess.nnz - 1, 0))
+        value = excess.data[entry] if excess.nnz else np.zeros(len(entry))
+        single = (n_entries == 1) & (value > 0)
+        next_class = np.where(single, excess.indices[entry] if excess.nnz else -1, -1)
+        one_label = np.diff(labels.offsets) == 1
+        blocks, rest = [], []
+        for length, rows, positions in contexts.blocks():
+            row = np.arange(rows.start, rows.stop)
+            classes = next_class[contexts.tokens[positions]].reshape(-1, length)
+            produced = classes == labels.classes[labels.offsets[row]][:, None]
+            ordered = np.sort(classes, axis=1)
+            fits = one_label[rows] & (ordered[:, 0] >= 0) & produced.any(axis=1)
+            fits &= (ordered[:, 1:] != ordered[:, :-1]).all(axis=1)
+            if length == 1:  # nothing to attend to: no gradient
+                fits[:] = False
+            rest.append(row[~fits])
+            row = row[fits]
+            step = max(1, chunk // length)
+            blocks += [
+                cls(contexts, labels, row[i : i + step], pairs, value, next_class, excess.shape[1])
+                for i in range(0, len(row), step)
+            ]
+        return blocks, np.concatenate(rest)
+
+    def attention_terms(self, weights, values):
+        """Losses, log odds and log scales (n,); writes the scaled gradient terms to `values`.
+
+        Relative to the label's token 0, d_x = g_x - g_0 > 0 for every other token, and the
+        gradient is phi_x (d_x - A), A = sum_x phi_x d_x, and -phi_0 A for the label: nothing
+        cancels while the label's token has the largest attention. The rest is done by
+        `attention_gradient`. All g are in units of 1 - p_label, attention in units of that of the
+        strongest other token.
+        """
+        scores = self._scores(weights)
+        label_excess, excess = self.excess[0], self.excess[1:]
+        other = scores[1:]
+        top = other.max(axis=0)
+        gap = top - scores[0]
+        other -= top
+        np.exp(other, out=other)
+        small = np.exp(-np.abs(gap))
+        wins = gap <= 0.0
+        label_weight = np.where(wins, 1.0, small)
+        other_weight = np.where(wins, small, 1.0)
+        norm = 1.0 / (label_weight + other.sum(axis=0) * other_weight)
+        attention_unit = other_weight * norm  # phi_x = other_x * attention_unit
+        label_attention = label_weight * norm
+
+        odds = np.multiply(other, excess, out=values[1:])
+        odds *= attention_unit  # the logits z_x
+        largest = odds.max(axis=0)
+        odds -= largest
+        np.exp(odds, out=odds)
+        total = odds.sum(axis=0) + self.n_other * np.exp(-largest)
+        log_odds = np.log(total) + largest - label_attention * label_excess
+        loss = softplus(log_odds)
+        odds *= excess
+        odds /= total  # g_x in units of 1 - p_label; that of the label's token is -label_excess
+        scale = self.log_probability + (log_odds - loss)
+        losing = np.flatnonzero(~wins)
+        if len(losing):
+            g = np.concatenate([-label_excess[None, losing], odds[:, losing]])
+
+        odds += label_excess  # d_x
+        total = np.einsum("ln,ln->n", other, odds)
+        odds -= total * attention_unit
+        odds *= other
+        odds *= norm
+        total *= norm
+        values[0] = -label_attention * total
+        if len(losing):
+            raised = self._scores(weights, losing) - top[losing]
+            values[:, losing], log_scale = attention_gradient(raised, g)
+            scale[losing] += log_scale
+        scale += np.minimum(gap, 0.0)
+        return loss, log_odds, scale
+
+
+class GeneralBlock(_Block):
+    """Contexts of any kind: logits as attention times dense rows of W_ov.T (the excess).
+
+    Where C x V is small, or W_ov is itself being trained, all blocks share one dense table of
+    shape (V + 1, C); otherwise a block builds its own from its tokens and the classes they can
+    vote for, the other classes having logit 0, so that memory follows the support.
+    """
+
+    def __init__(self, contexts, labels, rows, pairs, excess, group, table, n_classes):
+        at = _positions(contexts, rows, contexts.lengths[rows[0]])
+        super().__init__(contexts, labels, rows, pairs, at)
+        self.rows, self.local = np.unique(contexts.tokens[at], return_inverse=True)
+        self.local = self.local.reshape(at.shape).T  # (n, l) index of the token in `rows`
+        self.table, self.excess, self.n_other = table, excess, 0
+        n_labels = np.diff(labels.offsets)[rows]
+        label = flat_ranges(labels.offsets[rows], n_labels)
+        self.label_row = np.repeat(np.arange(len(rows)), n_labels)
+        self.label_start = np.cumsum(n_labels) - n_labels
+        self.share = labels.share[label]
+        self.label = labels.classes[label]
+        self.same = None if group is None else _first_of_group(group[contexts.tokens[at]])
+        if excess is not None:
+            self.excess = excess[self.rows]
+            classes = np.union1d(self.excess.indices, self.label)
+            self.n_other = n_classes - len(classes)
+            self.label = np.searchsorted(classes, self.label)
+            self.column = np.searchsorted(classes, self.excess.indices)
+            self.shape = (len(self.rows), len(classes))
+
+    @classmethod
+    def split(cls, contexts, labels, chosen, pairs, n_classes, *, excess=None):
+        """Blocks of the chosen contexts; without `excess`, W_ov is passed at every step."""
+        group = table = None
+        if excess is not None:
+            group = _column_groups(excess)
+            if excess.shape[0] * n_classes <= _TABLE:
+                table, excess = excess.toarray(), None
+        lengths = contexts.lengths[chosen]
+        blocks = []
+        for length in np.unique(lengths):
+            rows = chosen[lengths == length]
+            step = max(_MIN_ROWS, _GENERAL // (length * n_classes))
+            blocks += [
+                cls(contexts, labels, rows[i : i + step], pairs, excess, group, table, n_classes)
+                for i in range(0, len(rows), step)
+            ]
+        return blocks
+
+    def _table(self):
+        """Rows of W_ov.T for the tokens of the block, over all classes or those it can vote for."""
+        if self.table is not None:
+            return self.table[self.rows]
+        table = np.zeros(self.shape)
+        row = np.repeat(np.arange(len(self.rows)), np.diff(self.excess.indptr))
+        table[row, self.column] = self.excess.data
+        return table
+
+    def attention_terms(self, weights, values):
+        """Losses, log odds and log scales (n,); writes the scaled gradient terms to `values`."""
+        loss, log_odds, scale, *_ = self._terms(weights, values, self._table())
+        return loss, log_odds, scale
+
+    def joint_terms(self, weights, values, table):
+        """As `attention_terms` with W_ov.T given, and its gradient as arguments of a scaled sum.
+
+        The gradient with respect to W_ov[:, x] is sum_n pi_n phi_x r.
+        """
+        loss, log_odds, scale, phi, residual, unit = self._terms(weights, values, table[self.rows])
+        unit = unit + self.log_probability
+        top = unit.max()
+        if top == -np.inf:
+            return loss, log_odds, scale, None
+        factor = np.exp(unit - top)
+        residual *= factor[:, None]
+        n, length = self.local.shape
+        offsets = np.arange(n + 1) * length
+        phi = csr_array((phi.T.ravel(), self.local.ravel(), offsets), shape=(n, len(self.rows)))
+        size = float(np.abs(residual).sum())
+        return loss, log_odds, scale, (self.rows, phi.T @ residual, size, float(top))
+
+    def _terms(self, weights, values, table):
+        raised = self._scores(weights)
+        raised -= raised.max(axis=0)
+        phi = np.exp(raised)
+        phi /= phi.sum(axis=0)
+        columns = table[self.local]  # (n, l, classes)
+        logits = np.matmul(phi.T[:, None, :], columns)[:, 0, :]  # (n, classes)
+        label_logits = logits[self.label_row, self.label]
+        logits[self.label_row, self.label] = -np.inf
+        # Log-sum-exp over the classes outside the labels, those without a vote included.
+        top = logits.max(axis=1)
+        if self.n_other:
+            top = np.maximum(top, 0.0)
+        top = np.where(top > -np.inf, top, 0.0)
+        logits -= top[:, None]
+        residual = np.exp(logits, out=logits)
+        total = residual.sum(axis=1) + self.n_other * np.exp(-top)
+        with np.errstate(divide="ignore"):
+            outside = top + np.log(total)
+        loss, log_odds, label_residual, unit, tail = label_residuals(
+            label_logits, self.label_start, self.share, outside
+        )
+        residual *= (tail / np.where(total > 0, total, 1.0))[:, None]
+        residual[self.label_row, self.label] = label_residual
+        g = np.matmul(columns, residual[:, :, None])[:, :, 0].T  # (l, n)
+        if self.same is not None:
+            # Columns of W_ov that are equal bit for bit come out of BLAS with different bits.
+            g = np.take_along_axis(g, self.same, axis=0)
+        values[...], log_scale = attention_gradient(raised, g)
+        return loss, log_odds, self.log_probability + unit + log_scale, phi, residual, unit
+
+
+def _column_groups(excess):
+    """Group number of each row of a csr array; rows equal bit for bit share one."""
+    excess = excess.copy()
+    excess.eliminate_zeros()
+    seen, group = {}, np.empty(excess.shape[0], dtype=np.intp)
+    for x, (start, stop) in enumerate(zip(excess.indptr[:-1], excess.indptr[1:], strict=True)):
+        key = (excess.indices[start:stop].tobytes(), excess.data[start:stop].tobytes())
+        group[x] = seen.setdefault(key, len(seen))
+    return group
+
+
+def _first_of_group(group):
+    """For every entry of (l, n) the row of the first equal one in its column; None if trivial."""
+    order = np.argsort(group, axis=0, kind="stable")
+    ordered = np.take_along_axis(group, order, axis=0)
+    new = np.ones(group.shape, dtype=bool)
+    new[1:] = ordered[1:] != ordered[:-1]
+    if new.all():
+        return None
+    # In sorted order the start of the run an entry belongs to, then back to the rows.
+    start = np.maximum.accumulate(np.where(new, np.arange(len(group))[:, None], 0), axis=0)
+    first = np.empty_like(order)
+    np.put_along_axis(first, order, np.take_along_axis(order, start, axis=0), axis=0)
+    return first

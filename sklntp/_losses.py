@@ -1,0 +1,236 @@
+"""Losses and scaled gradients of the three stages, as callables ``theta -> Evaluation``.
+
+Symbols: phi attention, p probabilities, f label shares, r = p - f the residual,
+g_x = W_ov[:, x]^T r. Shapes: a block holds n contexts of l distinct tokens as arrays (l, n).
+
+Nothing here subtracts what nearly cancels. A context's gradient is stored relative to
+exp(log scale), because 1 - p and phi underflow while the direction of their product still decides
+where normalized gradient descent goes.
+"""
+
+import numpy as np
+
+from sklntp._kernels import DistinctBlock, GeneralBlock, label_residuals
+from sklntp._ngd import Evaluation
+
+_NOISE = 1e-13  # a gradient below this share of the sum of its terms is rounding error
+
+
+def _mean_loss(probability, loss, log_odds):
+    """Weighted mean of the losses and its logarithm.
+
+    Where the mean underflows, every loss is that of a single label and so small that
+    log1p(odds) = odds: the logarithm then comes from the log odds.
+    """
+    mean = float(np.sum(probability * loss))
+    if mean > 1e-290:
+        return mean, float(np.log(mean))
+    with np.errstate(divide="ignore"):
+        terms = np.log(probability) + log_odds
+    top = terms.max(initial=-np.inf)
+    if top == -np.inf:  # a single class: the loss is exactly zero
+        return mean, -np.inf
+    return mean, float(top + np.log(np.sum(np.exp(terms - top))))
+
+
+def _finite(scale):
+    """A log scale; 0 in place of -inf, where the whole gradient is zero."""
+    return float(scale) if scale > -np.inf else 0.0
+
+
+class CollocationLoss:
+    """Stage 1: cross-entropy of softmax(W_ov[:, x]) against f_x, weighted mean over tokens x.
+
+    The parameters are the entries of the support, then one base value per token of the support:
+    started from columns that sum to zero, all other classes of a token stay alike.
+
+    Parameters
+    ----------
+    collocation : Collocation
+        The pairs with their shares; pairs of share 0 are allowed (a support from earlier data),
+        and so are tokens of probability 0.
+    n_classes : int
+    """
+
+    def __init__(self, collocation, n_classes):
+        sizes = np.diff(collocation.offsets)
+        self.n_pairs = len(collocation.classes)
+        self.row = np.repeat(np.arange(len(sizes)), sizes)  # (n_pairs,) row: index of the token
+        self.n_other = (n_classes - sizes).astype(float)  # (n_rows,)
+        self.multiplicity = np.concatenate([np.ones(self.n_pairs), self.n_other])
+        active = collocation.probability > 0
+        self.active = np.flatnonzero(active)
+        self.probability = collocation.probability[active]
+        self.label = np.flatnonzero(collocation.share > 0)
+        self.share = collocation.share[self.label]
+        label_row = (np.cumsum(active) - 1)[self.row[self.label]]
+        self.label_start = np.flatnonzero(np.diff(label_row, prepend=-1))
+        self.label_row = label_row
+        self.outside = np.flatnonzero((collocation.share == 0) & active[self.row])
+
+    def __call__(self, theta):
+        value, base = theta[: self.n_pairs], theta[self.n_pairs :]
+        excess = value - base[self.row]
+        log_outside = self._log_outside(excess)
+        with np.errstate(divide="ignore"):
+            log_probability = np.log(self.probability)
+        loss, log_odds, residual, unit, tail = label_residuals(
+            excess[self.label], self.label_start, self.share, log_outside[self.active]
+        )
+        scale = log_probability + unit
+        log_scale = _finite(scale.max())
+        factor = np.exp(scale - log_scale)
+        gradient = np.zeros_like(theta)
+        gradient[self.label] = residual * factor[self.label_row]
+        # A class outside the labels has p_v = exp(excess_v - log_outside) * (tail probability).
+        spread = np.zeros(len(base))
+        spread[self.active] = tail * factor
+        with np.errstate(over="ignore", invalid="ignore"):
+            rest = self.row[self.outside]
+            gradient[self.outside] = np.exp(excess[self.outside] - log_outside[rest]) * spread[rest]
+            gradient[self.n_pairs :] = np.where(
+                self.n_other > 0, np.exp(-log_outside) * spread, 0.0
+            )
+        mean, log_mean = _mean_loss(self.probability, loss, log_odds)
+        return Evaluation(mean, log_mean, gradient, log_scale, 0.0)
+
+    def _log_outside(self, excess):
+        """Log-sum-exp of the excess of all classes that are no label, (n_rows,)."""
+        if not len(self.outside):
+            with np.errstate(divide="ignore"):
+                return np.log(self.n_other)
+        row, excess = self.row[self.outside], excess[self.outside]
+        top = np.where(self.n_other > 0, 0.0, -np.inf)
+        np.maximum.at(top, row, excess)
+        finite = np.where(np.isfinite(top), top, 0.0)
+        total = self.n_other * np.exp(-finite)
+        np.add.at(total, row, np.exp(excess - finite[row]))
+        with np.errstate(divide="ignore"):
+            return finite + np.log(total)
+
+
+def context_pairs(contexts):
+    """The keys query * V + token, increasing, of all known pairs that meet in a context."""
+    lengths = contexts.lengths
+    query = np.repeat(contexts.query, lengths).astype(np.int64)
+    trained = (np.repeat(lengths, lengths) > 1) & (query < contexts.n_tokens)
+    trained &= contexts.tokens < contexts.n_tokens
+    return np.unique(query[trained] * contexts.n_tokens + contexts.tokens[trained])
+
+
+class AttentionLoss:
+    """Stage 2: mean cross-entropy over contexts as a function of W_kq, with W_ov fixed.
+
+    The parameters are the entries of W_kq on `pairs`.
+
+    Parameters
+    ----------
+    contexts : Contexts
+    labels : Labels
+    output_weights : OutputWeights
+    pairs : AttentionWeights
+        The (token, query) pairs that are trained; every known pair that meets in a context of two
+        or more distinct tokens must be among them.
+    chunk : int, default=32768
+        Nonzeros per block: few enough for the caches, many enough to hide the calls.
+    """
+
+    def __init__(self, contexts, labels, output_weights, pairs, *, chunk=1 << 15):
+        self.n_pairs = len(pairs.key)
+        excess = output_weights.excess(contexts.n_tokens + 1)
+        n_classes = output_weights.n_classes
+        self.blocks, general = DistinctBlock.split(contexts, labels, excess, pairs, chunk)
+        self.blocks += GeneralBlock.split(
+            contexts, labels, general, pairs, n_classes, excess=excess
+        )
+        sizes = [block.index.size for block in self.blocks]
+        self.starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
+        self.index = np.concatenate([block.index.ravel() for block in self.blocks])
+        self.probability = np.concatenate([block.probability for block in self.blocks])
+        self.values = np.empty(len(self.index))
+
+    def __call__(self, theta):
+        weights = np.append(theta, 0.0)  # index n_pairs: tokens that have no parameter
+        parts, losses, log_odds = [], [], []
+        for block, start, stop in zip(self.blocks, self.starts[:-1], self.starts[1:], strict=True):
+            values = self.values[start:stop].reshape(block.index.shape)
+            loss, odds, scale = block.attention_terms(weights, values)
+            parts.append((values, scale))
+            losses.append(loss)
+            log_odds.append(odds)
+        log_scale = _finite(max(scale.max() for _, scale in parts))
+        for values, scale in parts:
+            values *= np.exp(scale - log_scale)
+        gradient = np.bincount(self.index, weights=self.values, minlength=self.n_pairs + 1)
+        noise = _NOISE * float(np.abs(self.values).sum())
+        mean, log_mean = _mean_loss(
+            self.probability, np.concatenate(losses), np.concatenate(log_odds)
+        )
+        return Evaluation(mean, log_mean, gradient[: self.n_pairs], log_scale, noise)
+
+
+class JointLoss:
+    """Both matrices at once: mean cross-entropy over contexts, W_ov dense.
+
+    The parameters are W_ov.T raveled, (V * C,), then the entries of W_kq on `pairs`.
+    """
+
+    def __init__(self, contexts, labels, n_classes, pairs):
+        self.n_pairs = len(pairs.key)
+        self.shape = (contexts.n_tokens, n_classes)
+        everything = np.arange(len(contexts))
+        self.blocks = GeneralBlock.split(contexts, labels, everything, pairs, n_classes)
+        self.probability = np.concatenate([block.probability for block in self.blocks])
+
+    def __call__(self, theta):
+        n_tokens, n_classes = self.shape
+        weights = np.append(theta[n_tokens * n_classes :], 0.0)
+        table = np.zeros((n_tokens + 1, n_classes))  # the last row: unknown tokens vote for nothing
+        table[:-1] = theta[: n_tokens * n_classes].reshape(self.shape)
+        output, attention = _ScaledSum(table.shape), _ScaledSum(len(weights))
+        losses, log_odds = [], []
+        for block in self.blocks:
+            values = np.empty(block.index.shape)
+            loss, odds, scale, terms = block.joint_terms(weights, values, table)
+            losses.append(loss)
+            log_odds.append(odds)
+            if terms is not None:
+                output.add(*terms)
+            top = scale.max()
+            if top > -np.inf:
+                values *= np.exp(scale - top)
+                size = float(np.abs(values).sum())
+                index, values = block.index.ravel(), values.ravel()
+                values = np.bincount(index, weights=values, minlength=len(weights))
+                attention.add(slice(None), values, size, top)
+        log_scale = _finite(max(output.log_scale, attention.log_scale))
+        gradient = np.concatenate(
+            [
+                output.total[:-1].ravel() * np.exp(output.log_scale - log_scale),
+                attention.total[:-1] * np.exp(attention.log_scale - log_scale),
+            ]
+        )
+        noise = _NOISE * sum(
+            part.terms * np.exp(part.log_scale - log_scale) for part in (output, attention)
+        )
+        mean, log_mean = _mean_loss(
+            self.probability, np.concatenate(losses), np.concatenate(log_odds)
+        )
+        return Evaluation(mean, log_mean, gradient, log_scale, float(noise))
+
+
+class _ScaledSum:
+    """A running sum of arrays given as (array, log scale), and of the sizes of their terms."""
+
+    def __init__(self, shape):
+        self.total, self.terms, self.log_scale = np.zeros(shape), 0.0, -np.inf
+
+    def add(self, where, array, terms, log_scale):
+        if log_scale > self.log_scale:
+            shrink = np.exp(self.log_scale - log_scale)
+            self.total *= shrink
+            self.terms *= shrink
+            self.log_scale = log_scale
+        factor = np.exp(log_scale - self.log_scale)
+        self.total[where] += factor * array
+        self.terms += factor * terms

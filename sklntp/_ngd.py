@@ -1,0 +1,110 @@
+"""Normalized gradient descent: one loop for every stage; it knows nothing of tokens.
+
+The parameters are one flat array ``theta``. An entry may stand for several equal entries of the
+matrix that is trained; ``multiplicity`` counts them, so that the norms are those of the matrix.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Evaluation(NamedTuple):
+    """Loss and gradient at one point; what every loss of this package returns.
+
+    The gradient is ``gradient * exp(log_scale)``: on separable data it falls below the smallest
+    float64 long before its direction stops mattering.
+    """
+
+    loss: float
+    log_loss: float  # natural log of the loss, finite even where the loss underflows
+    gradient: np.ndarray  # d loss / d (one entry of the matrix), divided by exp(log_scale)
+    log_scale: float
+    noise: float  # a norm of `gradient` at or below this is rounding error
+
+
+@dataclass(frozen=True)
+class NGDResult:
+    """Where the descent ended, the way there, and why it stopped."""
+
+    theta: np.ndarray
+    history: dict  # name -> list of n_iter + 1 floats, the starting point first
+    n_iter: int
+    stop_reason: str  # "max_iter" or "zero gradient"
+
+
+def weighted_norm(values, multiplicity=1.0):
+    """Frobenius norm sqrt(sum multiplicity * values**2), safe from under- and overflow."""
+    largest = np.abs(values).max(initial=0.0)
+    if largest == 0.0 or not np.isfinite(largest):
+        return float(largest)
+    # No epsilon, and no squares of tiny numbers: np.linalg.norm is 0 at 1e-162.
+    scaled = values / largest
+    return float(largest * np.sqrt(np.sum(multiplicity * scaled * scaled)))
+
+
+def step_sizes(step_size, schedule, start, stop):
+    """Step sizes eta_t for t = start, ..., stop - 1: eta, or eta / sqrt(t + 1)."""
+    if schedule == "constant":
+        return np.full(stop - start, float(step_size))
+    return step_size / np.sqrt(np.arange(start, stop) + 1.0)
+
+
+def normalized_gradient_descent(
+    evaluate, theta, *, steps, multiplicity=1.0, monitor=None, report=None
+):
+    """Minimise by theta <- theta - eta_t G / ||G||_F.
+
+    Parameters
+    ----------
+    evaluate : callable
+        ``evaluate(theta) -> Evaluation``.
+    theta : ndarray of shape (n_parameters,)
+        Starting point; not modified.
+    steps : ndarray of shape (n_steps,)
+        Step sizes, see `step_sizes`.
+    multiplicity : float or ndarray of shape (n_parameters,), default=1.0
+        How many entries of the matrix each parameter stands for.
+    monitor : callable, default=None
+        ``monitor(theta) -> dict of float``, recorded beside the loss at every point.
+    report : callable, default=None
+        ``report(t, record)``, called at every point with what was recorded there.
+
+    Returns
+    -------
+    NGDResult
+        After fewer steps than asked for where the gradient is exactly zero or rounding error:
+        a normalized step along rounding error would be a full step in a random direction.
+
+    Raises
+    ------
+    ValueError
+        If the steps take the parameters out of the range of float64.
+    """
+    theta = theta.copy()
+    history = {}
+    stop_reason = "max_iter"
+    for t in range(len(steps) + 1):
+        value = evaluate(theta)
+        record = {"loss": value.loss, "log_loss": value.log_loss}
+        if monitor is not None:
+            record |= monitor(theta)
+        if not (np.isfinite(value.loss) and np.all(np.isfinite(theta))):
+            raise ValueError(
+                f"step_size is too large: after {t} steps the coefficients leave the range of "
+                f"float64 (step_size={steps[0] if len(steps) else None!r})."
+            )
+        for name, number in record.items():
+            history.setdefault(name, []).append(number)
+        if report is not None:
+            report(t, record)
+        if t == len(steps):
+            break
+        norm = weighted_norm(value.gradient, multiplicity)
+        if norm == 0.0 or norm <= value.noise:
+            stop_reason = "zero gradient"
+            break
+        # Divide before multiplying: the norm may be as small as the entries are.
+        theta -= steps[t] * (value.gradient / norm)
+    return NGDResult(theta, history, t, stop_reason)

@@ -1,0 +1,90 @@
+"""The query-dependent partial order >_q, read off the contexts and the collocation.
+
+In a context with query q and next token y, x >_q x' for every pair of its tokens with y in N(x)
+and y not in N(x'). Only these pairs are kept: the max-margin reference needs those that meet in a
+sentence, and a token has something above (below) it in the transitive closure exactly if it has
+in a pair.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+_CHUNK = 1 << 22  # entries of one (length, length, n) comparison, to bound memory
+
+
+@dataclass(frozen=True)
+class Orders:
+    """The distinct pairs above >_query below, sorted by query, above, below."""
+
+    query: np.ndarray  # (n_pairs,) intp
+    above: np.ndarray  # (n_pairs,) intp
+    below: np.ndarray  # (n_pairs,) intp; V stands for an unknown token
+
+
+def build_orders(contexts, labels, collocation, n_classes):
+    """All pairs of >_q that meet in a context with a known query.
+
+    Parameters
+    ----------
+    contexts : Contexts
+    labels : Labels
+    collocation : Collocation
+    n_classes : int
+
+    Returns
+    -------
+    Orders
+    """
+    base = contexts.n_tokens + 1
+    keys = [np.empty(0, dtype=np.int64)]
+    label_context = labels.context
+    for length, rows, positions in contexts.blocks():
+        if length == 1:
+            continue
+        tokens = contexts.tokens[positions].reshape(-1, length)
+        chosen = slice(labels.offsets[rows.start], labels.offsets[rows.stop])
+        context, label = label_context[chosen], labels.classes[chosen]
+        known = contexts.query[context] < contexts.n_tokens
+        context, label = context[known], label[known]
+        step = max(1, _CHUNK // length**2)
+        for start in range(0, len(context), step):
+            part = context[start : start + step]
+            x = tokens[part - rows.start]  # (n, length)
+            can = collocation.contains(x, label[start : start + step, None], n_classes)
+            n, i, j = np.nonzero(can[:, :, None] & ~can[:, None, :])
+            query = contexts.query[part[n]].astype(np.int64)
+            keys.append(np.unique((query * base + x[n, i]) * base + x[n, j]))
+    key = np.unique(np.concatenate(keys))
+    key, below = np.divmod(key, base)
+    query, above = np.divmod(key, base)
+    return Orders(query=query, above=above, below=below)
+
+
+def cycles(orders, n_tokens):
+    """Strongly connected components of more than one token, one list of tokens per cycle.
+
+    Parameters
+    ----------
+    orders : Orders
+    n_tokens : int
+
+    Returns
+    -------
+    list of (query, ndarray of tokens)
+    """
+    base = n_tokens + 1
+    nodes, ends = np.unique(
+        np.concatenate([orders.query * base + orders.above, orders.query * base + orders.below]),
+        return_inverse=True,
+    )
+    n = len(orders.query)
+    graph = coo_array((np.ones(n), (ends[:n], ends[n:])), shape=(len(nodes), len(nodes)))
+    n_components, component = connected_components(graph, connection="strong")
+    found = []
+    for c in np.flatnonzero(np.bincount(component, minlength=n_components) > 1):
+        query, tokens = np.divmod(nodes[component == c], base)
+        found.append((int(query[0]), tokens))
+    return found

@@ -1,0 +1,275 @@
+"""The stages of Algorithm 1 and its variants: which parameters, from where, towards what."""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from sklntp._collocation import Collocation
+from sklntp._forward import AttentionWeights, OutputWeights, predict_classes
+from sklntp._losses import AttentionLoss, CollocationLoss, JointLoss, context_pairs
+from sklntp._max_margin import solve_kq, solve_ov
+from sklntp._ngd import normalized_gradient_descent, weighted_norm
+
+_MAX_DENSE = 1 << 25  # entries of W_ov in the joint stage, which holds about six such arrays
+
+
+@dataclass(frozen=True)
+class Model:
+    """Both matrices and how they came about."""
+
+    output: OutputWeights
+    attention: AttentionWeights
+    history: dict = field(default_factory=dict)  # stage -> name -> list of floats
+    stop_reason: dict = field(default_factory=dict)  # stage -> str
+    n_iter: tuple = ()  # of the last call, one per stage
+
+
+class Direction:
+    """Cosine and distance between a parameter vector and a reference, both normalized."""
+
+    def __init__(self, reference, multiplicity=1.0):
+        self.multiplicity = multiplicity
+        norm = weighted_norm(reference, multiplicity)
+        self.reference = reference / norm if norm else None
+
+    def __call__(self, theta):
+        """(cosine, dist), dist = ||W/||W|| - W*/||W*||||_F; NaN where either matrix is zero."""
+        norm = weighted_norm(theta, self.multiplicity)
+        if self.reference is None or norm == 0.0:
+            return np.nan, np.nan
+        dist = weighted_norm(theta / norm - self.reference, self.multiplicity)
+        # From the difference: exact near 1, where the inner product is rounding error, and <= 1.
+        return 1.0 - 0.5 * dist**2, dist
+
+
+def zero_model(data):
+    """Both matrices zero."""
+    n_tokens = len(data.vocabulary)
+    empty = np.empty(0, dtype=np.intp)
+    offsets = np.zeros(n_tokens + 1, dtype=np.intp)
+    output = OutputWeights(offsets, empty, np.empty(0), np.zeros(n_tokens), len(data.classes))
+    return Model(output, AttentionWeights(np.empty(0, np.int64), np.empty(0), n_tokens))
+
+
+def train(data, model, stages, steps, *, solver, track, report):
+    """Run the stages one after the other.
+
+    Parameters
+    ----------
+    data : Dataset
+    model : Model
+        Where to start.
+    stages : sequence of {"ov", "kq", "joint"}
+    steps : list of ndarray
+        The step sizes of each stage.
+    solver : {"ngd", "max_margin"}
+    track : bool
+        Record cosine, dist and training accuracy.
+    report : callable
+        ``report(stage, n_steps)`` gives what `normalized_gradient_descent` calls, or None.
+
+    Returns
+    -------
+    Model
+    """
+    n_iter = []
+    for stage, eta in zip(stages, steps, strict=True):
+        problem = _PROBLEMS[stage](data, model, track or solver == "max_margin")
+        if solver == "max_margin":
+            theta = problem.reference_point(float(eta.sum()))
+            eta = eta[:0]
+        else:
+            theta = problem.start
+        result = normalized_gradient_descent(
+            problem.loss,
+            theta,
+            steps=eta,
+            multiplicity=problem.multiplicity,
+            monitor=lambda theta, problem=problem: problem.record(theta, track),
+            report=report(stage, len(eta)),
+        )
+        reason = "max_margin" if solver == "max_margin" else result.stop_reason
+        earlier = model.history.get(stage)
+        model = replace(
+            problem.model(result.theta),
+            history=model.history | {stage: _continue(earlier, result.history)},
+            stop_reason=model.stop_reason | {stage: reason},
+        )
+        n_iter.append(result.n_iter)
+    return replace(model, n_iter=tuple(n_iter))
+
+
+def _continue(earlier, history):
+    """The history of a stage with that of an earlier call before it; one starting point."""
+    if earlier is None:
+        return history
+    return {name: earlier[name] + numbers[1:] for name, numbers in history.items()}
+
+
+class _Problem:
+    """What one stage minimises over one parameter vector; subclasses say which matrix it is."""
+
+    def __init__(self, data, model):
+        self.data, self.before, self.multiplicity = data, model, 1.0
+
+    def reference_point(self, norm):
+        """The max-margin direction at the given norm; zero where the reference is zero."""
+        if self.direction.reference is None:
+            return np.zeros_like(self.start)
+        return norm * self.direction.reference
+
+    def record(self, theta, track):
+        """Norm and, if tracked, cosine, dist and training accuracy of the whole model."""
+        cosine, dist = self.direction(theta) if track else (np.nan, np.nan)
+        norm = weighted_norm(theta, self.multiplicity)
+        return {
+            "norm": norm,
+            "cosine": cosine,
+            "dist": dist,
+            "accuracy": self._accuracy(theta) if track else np.nan,
+        }
+
+    def _accuracy(self, theta):
+        """Weighted share of the training sentences whose next token is predicted."""
+        model, labels = self.model(theta), self.data.labels
+        predicted = predict_classes(self.data.contexts, model.output, model.attention)
+        hit = labels.classes == predicted[labels.context]
+        return float(np.sum(labels.weight[hit]) / np.sum(labels.weight))
+
+
+class _OutputProblem(_Problem):
+    """Stage "ov": W_ov on the collocation."""
+
+    def __init__(self, data, model, need_reference):
+        super().__init__(data, model)
+        n_classes = len(data.classes)
+        self.support = _support(data.collocation, model.output)
+        self.loss = CollocationLoss(self.support, n_classes)
+        self.multiplicity = self.loss.multiplicity
+        tokens = self.support.pair_token
+        values = model.output.lookup(self.support.classes, tokens)
+        self.start = np.concatenate([values, model.output.base[self.support.tokens]])
+        if need_reference:
+            self.direction = Direction(self._reference(), self.multiplicity)
+
+    def _reference(self):
+        pairs = self.data.collocation
+        solution = solve_ov(pairs.pair_token, pairs.classes, len(self.data.classes))
+        base = np.zeros(len(self.data.vocabulary))
+        base[solution.tokens] = solution.base_value
+        value = base[self.support.pair_token]
+        value[self.support.share > 0] = solution.label_value
+        return np.concatenate([value, base[self.support.tokens]])
+
+    def model(self, theta):
+        n_tokens = len(self.data.vocabulary)
+        base = np.zeros(n_tokens)
+        base[self.support.tokens] = theta[self.loss.n_pairs :]
+        offsets = np.searchsorted(self.support.pair_token, np.arange(n_tokens + 1))
+        output = OutputWeights(
+            offsets, self.support.classes, theta[: self.loss.n_pairs], base, len(self.data.classes)
+        )
+        return replace(self.before, output=output)
+
+
+class _AttentionProblem(_Problem):
+    """Stage "kq": W_kq on all contexts, with W_ov as it is."""
+
+    def __init__(self, data, model, need_reference):
+        super().__init__(data, model)
+        self.pairs = _trained_pairs(data, model)
+        self.start = self.pairs.value
+        self.loss = AttentionLoss(data.contexts, data.labels, model.output, self.pairs)
+        if need_reference:
+            self.direction = Direction(_attention_reference(data, self.pairs))
+
+    def model(self, theta):
+        return replace(self.before, attention=replace(self.pairs, value=theta))
+
+
+class _JointProblem(_Problem):
+    """Stage "joint": both matrices at once, W_ov dense."""
+
+    def __init__(self, data, model, need_reference):
+        super().__init__(data, model)
+        self.shape = (len(data.vocabulary), len(data.classes))
+        self.n_output = self.shape[0] * self.shape[1]
+        if self.n_output > _MAX_DENSE:
+            raise ValueError(
+                f"stages={'joint'!r} trains W_ov as a dense matrix of {self.shape[1]} classes x "
+                f"{self.shape[0]} tokens; at most {_MAX_DENSE} entries are supported. Use "
+                'stages=("ov", "kq"), whose memory follows the observed pairs.'
+            )
+        self.pairs = _trained_pairs(data, model)
+        self.start = np.concatenate([model.output.dense().T.ravel(), self.pairs.value])
+        self.loss = JointLoss(data.contexts, data.labels, self.shape[1], self.pairs)
+        if need_reference:
+            problem = _OutputProblem(data, zero_model(data), True)
+            output = problem.model(problem.reference_point(1.0)).output
+            self.directions = (
+                Direction(output.dense().T.ravel()),
+                Direction(_attention_reference(data, self.pairs)),
+            )
+
+    def record(self, theta, track):
+        """As for one matrix, under names that end in _ov and _kq."""
+        record = {}
+        for i, (name, part) in enumerate(
+            [("ov", theta[: self.n_output]), ("kq", theta[self.n_output :])]
+        ):
+            cosine, dist = self.directions[i](part) if track else (np.nan, np.nan)
+            record[f"norm_{name}"] = weighted_norm(part)
+            record[f"cosine_{name}"], record[f"dist_{name}"] = cosine, dist
+        record["accuracy"] = self._accuracy(theta) if track else np.nan
+        return record
+
+    def model(self, theta):
+        n_tokens, n_classes = self.shape
+        output = OutputWeights(
+            offsets=np.arange(n_tokens + 1) * n_classes,
+            classes=np.tile(np.arange(n_classes), n_tokens),
+            value=theta[: self.n_output],
+            base=np.zeros(n_tokens),
+            n_classes=n_classes,
+        )
+        return replace(
+            self.before, output=output, attention=replace(self.pairs, value=theta[self.n_output :])
+        )
+
+
+_PROBLEMS = {"ov": _OutputProblem, "kq": _AttentionProblem, "joint": _JointProblem}
+
+
+def _support(collocation, output):
+    """The collocation with the entries of an earlier W_ov added, at share 0."""
+    n_classes = output.n_classes
+    key = np.union1d(
+        collocation.pair_token * n_classes + collocation.classes,
+        output.token * n_classes + output.classes,
+    )
+    if len(key) == len(collocation.classes):
+        return collocation
+    token, classes = np.divmod(key, n_classes)
+    tokens, first = np.unique(token, return_index=True)
+    share = np.zeros(len(key))
+    share[collocation.contains(token, classes, n_classes)] = collocation.share
+    probability = np.zeros(len(tokens))
+    probability[np.isin(tokens, collocation.tokens)] = collocation.probability
+    return Collocation(tokens, np.append(first, len(key)), classes, share, probability)
+
+
+def _trained_pairs(data, model):
+    """The pairs of the data and those of an earlier W_kq, with their values."""
+    n_tokens = len(data.vocabulary)
+    key = np.union1d(context_pairs(data.contexts), model.attention.key)
+    query, token = np.divmod(key, n_tokens)
+    return AttentionWeights(key, model.attention.scores(query, token), n_tokens)
+
+
+def _attention_reference(data, pairs):
+    """W_kq* on `pairs`."""
+    orders = data.orders
+    solution = solve_kq(orders.query, orders.above, orders.below, fixed=len(data.vocabulary))
+    reference = np.zeros(len(pairs.key))
+    reference[pairs.find(solution.query, solution.token)] = solution.value
+    return reference
