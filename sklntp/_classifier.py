@@ -244,7 +244,7 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
                 steps,
                 solver=self.solver,
                 track=self.track_alignment,
-                report=self._reporter,
+                report=self._report if self.verbose else None,
             )
         except MaxMarginError as error:
             name = "track_alignment=True" if self.track_alignment else "solver='max_margin'"
@@ -306,21 +306,15 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
         }
         return Model(self._output(), self._attention(), history, reasons)
 
-    def _reporter(self, stage, n_steps):
-        """What prints the progress of one stage, or None."""
-        if not self.verbose:
-            return None
+    def _report(self, stage, n_steps, t, record):
+        """Print the progress of one stage: some ten lines, or all with ``verbose=2``."""
         every = 1 if self.verbose > 1 else max(1, n_steps // 10)
-
-        def report(t, record):
-            if t % every == 0 or t == n_steps:
-                norm = ", ".join(f"{k} {v:.6g}" for k, v in record.items() if k.startswith("norm"))
-                print(
-                    f"[NTPTransformerClassifier] stage {stage}, step {t}/{n_steps}, "
-                    f"loss {record['loss']:.6g}, {norm}"
-                )
-
-        return report
+        if t % every == 0 or t == n_steps:
+            norm = ", ".join(f"{k} {v:.6g}" for k, v in record.items() if k.startswith("norm"))
+            print(
+                f"[NTPTransformerClassifier] stage {stage}, step {t}/{n_steps}, "
+                f"loss {record['loss']:.6g}, {norm}"
+            )
 
     def _store(self, data, model):
         """Unpack into fitted attributes: arrays, dicts and strings only."""

@@ -14,6 +14,8 @@ from sklntp._sequences import flat_ranges
 
 _TABLE = 1 << 20  # entries of a dense W_ov that all general blocks share
 _GENERAL = 1 << 18  # entries (context, token, class) per general block
+_SAFE_EXPONENT = 600.0  # sums of exp of this stay in the range of float64
+_LITTLE = 0.01  # attention of the label's token below which its gradient would cancel
 _MIN_ROWS = 32  # contexts per general block, however many classes there are
 
 
@@ -122,14 +124,16 @@ class _Block:
         tokens = contexts.tokens[at]  # (l, n)
         counts = contexts.counts[at]
         self.index = pairs.find(contexts.query[rows], tokens)  # (l, n)
-        self.log_count = np.log(counts) if (counts > 1).any() else None  # (l, n)
+        self.repeated = np.flatnonzero(counts > 1)  # most tokens occur once, at log count 0
+        self.log_count = np.log(counts.ravel()[self.repeated])
         self.probability = labels.probability[rows]  # (n,) pi_n
         self.log_probability = np.log(self.probability)
 
-    def _scores(self, weights, columns=slice(None)):
-        scores = weights.take(self.index[:, columns])
-        if self.log_count is not None:
-            scores += self.log_count[:, columns]
+    def _scores(self, weights, out=None):
+        """Scores plus log counts, (l, n)."""
+        # All indices are valid; "clip" spares take a second buffer.
+        scores = weights.take(self.index, out=out, mode="wrap")
+        scores.reshape(-1)[self.repeated] += self.log_count
         return scores
 
 
@@ -150,7 +154,12 @@ class DistinctBlock(_Block):
         other = next_class[contexts.tokens[at]] != labels.classes[labels.offsets[rows]]
         at = np.take_along_axis(at, np.argsort(other, axis=0, kind="stable"), axis=0)
         super().__init__(contexts, labels, rows, pairs, at)
-        self.excess = value[contexts.tokens[at]]  # (l, n) a_x
+        self.label_excess = value[contexts.tokens[at[0]]]  # (n,) a_0
+        excess = value[contexts.tokens[at[1:]]]  # (l - 1, n) a_x of the others
+        # Trained on single tokens all are equal by symmetry: one number spares memory traffic.
+        uniform = (excess == excess[0, 0]).all()
+        self.common, self.excess = (excess[0, 0], None) if uniform else (1.0, excess)
+        self.large = excess.max() > _SAFE_EXPONENT
         self.n_other = n_classes - len(at)
 
     @classmethod
@@ -181,58 +190,87 @@ class DistinctBlock(_Block):
             ]
         return blocks, np.concatenate(rest)
 
-    def attention_terms(self, weights, values):
-        """Losses, log odds and log scales (n,); writes the scaled gradient terms to `values`.
+    def attention_terms(self, weights, values, scratch, reference, narrow):
+        """Losses and log odds (n,), the largest log scale, and the size of the terms written.
+
+        `values` (l, n) gets the gradient terms divided by exp(reference); the size is an upper
+        bound of the sum of their absolute values. With `narrow` scores, and excess that exp can
+        take, nothing underflows: then logarithms are spared, and the log odds are None.
 
         Relative to the label's token 0, d_x = g_x - g_0 > 0 for every other token, and the
-        gradient is phi_x (d_x - A), A = sum_x phi_x d_x, and -phi_0 A for the label: nothing
-        cancels while the label's token has the largest attention. The rest is done by
-        `attention_gradient`. All g are in units of 1 - p_label, attention in units of that of the
-        strongest other token.
+        gradient is phi_x (d_x - A), A = sum_x phi_x d_x, and -phi_0 A for the label. Where the
+        label has little attention this cancels, and `attention_gradient` does it.
         """
-        scores = self._scores(weights)
-        label_excess, excess = self.excess[0], self.excess[1:]
-        other = scores[1:]
-        top = other.max(axis=0)
-        gap = top - scores[0]
+        scores, odds = (buffer[: self.index.size].reshape(self.index.shape) for buffer in scratch)
+        self._scores(weights, out=scores)
+        other, odds = scores[1:], odds[1:]
+        # Attention relative to the label's is exp(other - top) in units of exp(gap).
+        top = scores[0] if narrow else other.max(axis=0)
+        gap = 0.0 if narrow else top - scores[0]
         other -= top
         np.exp(other, out=other)
-        small = np.exp(-np.abs(gap))
-        wins = gap <= 0.0
-        label_weight = np.where(wins, 1.0, small)
-        other_weight = np.where(wins, small, 1.0)
-        norm = 1.0 / (label_weight + other.sum(axis=0) * other_weight)
-        attention_unit = other_weight * norm  # phi_x = other_x * attention_unit
-        label_attention = label_weight * norm
+        other_sum = other.sum(axis=0)
+        # Beyond exp(700) the label's attention is zero in every sum that it enters.
+        ratio = np.exp(np.minimum(gap, 700.0))
+        label_attention = 1.0 / (1.0 + other_sum * ratio)
+        attention_unit = ratio * label_attention  # phi_x = other_x * attention_unit
 
-        odds = np.multiply(other, excess, out=values[1:])
-        odds *= attention_unit  # the logits z_x
-        largest = odds.max(axis=0)
-        odds -= largest
+        np.multiply(other, attention_unit * self.common, out=odds)
+        if self.excess is not None:
+            odds *= self.excess
+        largest = 0.0  # odds now holds the logits z_x
+        if self.large:
+            largest = odds.max(axis=0)
+            odds -= largest
         np.exp(odds, out=odds)
         total = odds.sum(axis=0) + self.n_other * np.exp(-largest)
-        log_odds = np.log(total) + largest - label_attention * label_excess
-        loss = softplus(log_odds)
-        odds *= excess
-        odds /= total  # g_x in units of 1 - p_label; that of the label's token is -label_excess
-        scale = self.log_probability + (log_odds - loss)
-        losing = np.flatnonzero(~wins)
-        if len(losing):
-            g = np.concatenate([-label_excess[None, losing], odds[:, losing]])
+        if self.excess is not None:
+            odds *= self.excess
+        scale_g = self.common / total  # odds * scale_g is g_x in units of 1 - p, g_0 -label_excess
 
-        odds += label_excess  # d_x
-        total = np.einsum("ln,ln->n", other, odds)
-        odds -= total * attention_unit
-        odds *= other
-        odds *= norm
-        total *= norm
-        values[0] = -label_attention * total
+        losing = np.flatnonzero(label_attention < _LITTLE)
         if len(losing):
-            raised = self._scores(weights, losing) - top[losing]
-            values[:, losing], log_scale = attention_gradient(raised, g)
-            scale[losing] += log_scale
-        scale += np.minimum(gap, 0.0)
-        return loss, log_odds, scale
+            g = np.concatenate(
+                [-self.label_excess[None, losing], odds[:, losing] * scale_g[losing]]
+            )
+
+        logit_gap = largest - label_attention * self.label_excess
+        if narrow and not self.large:
+            odds_ratio = total * np.exp(logit_gap)  # (1 - p) / p
+            loss, log_odds = np.log1p(odds_ratio), None
+            residual = self.probability * (odds_ratio / (1.0 + odds_ratio))  # pi (1 - p)
+            factor = residual * np.exp(-reference)
+            log_scale = np.log(residual.max())
+            log_residual = np.log(residual[losing])
+        else:
+            log_odds = np.log(total) + logit_gap
+            loss = softplus(log_odds)
+            log_residual = self.log_probability + (log_odds - loss)
+            scale = log_residual + np.minimum(gap, 0.0)
+            factor = np.exp(scale - reference)
+            scale[losing] = -np.inf
+            log_scale = scale.max()
+            log_residual = log_residual[losing]
+
+        # values = phi_x (d_x - A) with d_x = odds * scale_g + label_excess.
+        factor *= label_attention
+        odds *= other
+        weighted = odds.sum(axis=0) * scale_g + self.label_excess * other_sum
+        weighted *= factor
+        odds *= scale_g * factor
+        other *= self.label_excess * factor - weighted * attention_unit
+        np.add(odds, other, out=values[1:])
+        np.multiply(label_attention, -weighted, out=values[0])
+        if len(losing):
+            raised = self._scores(weights)[:, losing]
+            terms, unit = attention_gradient(raised - raised.max(axis=0), g)
+            unit += log_residual
+            log_scale = max(log_scale, unit.max())
+            terms *= np.exp(unit - reference)
+            values[:, losing] = terms
+            weighted[losing] = np.abs(terms).sum(axis=0)
+        # |phi_x (d_x - A)| sums to at most 2 A over the others, and the label's is at most A.
+        return loss, log_odds, log_scale, 3.0 * float(weighted.sum())
 
 
 class GeneralBlock(_Block):
@@ -292,10 +330,11 @@ class GeneralBlock(_Block):
         table[row, self.column] = self.excess.data
         return table
 
-    def attention_terms(self, weights, values):
-        """Losses, log odds and log scales (n,); writes the scaled gradient terms to `values`."""
+    def attention_terms(self, weights, values, scratch, reference, narrow):
+        """As for `DistinctBlock`; the size is exact."""
         loss, log_odds, scale, *_ = self._terms(weights, values, self._table())
-        return loss, log_odds, scale
+        values *= np.exp(scale - reference)
+        return loss, log_odds, scale.max(), float(np.abs(values).sum())
 
     def joint_terms(self, weights, values, table):
         """As `attention_terms` with W_ov.T given, and its gradient as arguments of a scaled sum.

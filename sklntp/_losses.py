@@ -14,19 +14,26 @@ from sklntp._kernels import DistinctBlock, GeneralBlock, label_residuals
 from sklntp._ngd import Evaluation
 
 _NOISE = 1e-13  # a gradient below this share of the sum of its terms is rounding error
+_NARROW = 100.0  # scores this close to each other need no log scale of their own
+_CELL = 256.0  # log scales are rounded up to a multiple of this
 
 
-def _mean_loss(probability, loss, log_odds):
-    """Weighted mean of the losses and its logarithm.
+def _mean_loss(probability, losses, log_odds):
+    """Weighted mean of the losses and its logarithm, from one array per block.
 
     Where the mean underflows, every loss is that of a single label and so small that
-    log1p(odds) = odds: the logarithm then comes from the log odds.
+    log1p(odds) = odds: the logarithm then comes from the log odds. A block without them (None)
+    has no loss that underflows.
     """
-    mean = float(np.sum(probability * loss))
+    mean = float(np.sum(probability * np.concatenate(losses)))
     if mean > 1e-290:
         return mean, float(np.log(mean))
     with np.errstate(divide="ignore"):
-        terms = np.log(probability) + log_odds
+        terms = [
+            np.log(loss) if odds is None else odds
+            for loss, odds in zip(losses, log_odds, strict=True)
+        ]
+        terms = np.log(probability) + np.concatenate(terms)
     top = terms.max(initial=-np.inf)
     if top == -np.inf:  # a single class: the loss is exactly zero
         return mean, -np.inf
@@ -36,6 +43,11 @@ def _mean_loss(probability, loss, log_odds):
 def _finite(scale):
     """A log scale; 0 in place of -inf, where the whole gradient is zero."""
     return float(scale) if scale > -np.inf else 0.0
+
+
+def _concatenate(arrays, dtype=float):
+    """np.concatenate that takes no arrays at all."""
+    return np.concatenate(arrays) if arrays else np.empty(0, dtype)
 
 
 class CollocationLoss:
@@ -91,7 +103,7 @@ class CollocationLoss:
             gradient[self.n_pairs :] = np.where(
                 self.n_other > 0, np.exp(-log_outside) * spread, 0.0
             )
-        mean, log_mean = _mean_loss(self.probability, loss, log_odds)
+        mean, log_mean = _mean_loss(self.probability, [loss], [log_odds])
         return Evaluation(mean, log_mean, gradient, log_scale, 0.0)
 
     def _log_outside(self, excess):
@@ -131,42 +143,67 @@ class AttentionLoss:
     pairs : AttentionWeights
         The (token, query) pairs that are trained; every known pair that meets in a context of two
         or more distinct tokens must be among them.
-    chunk : int, default=32768
+    chunk : int, default=131072
         Nonzeros per block: few enough for the caches, many enough to hide the calls.
     """
 
-    def __init__(self, contexts, labels, output_weights, pairs, *, chunk=1 << 15):
+    def __init__(self, contexts, labels, output_weights, pairs, *, chunk=1 << 17):
         self.n_pairs = len(pairs.key)
-        excess = output_weights.excess(contexts.n_tokens + 1)
         n_classes = output_weights.n_classes
+        excess = output_weights.excess(contexts.n_tokens + 1)
         self.blocks, general = DistinctBlock.split(contexts, labels, excess, pairs, chunk)
-        self.blocks += GeneralBlock.split(
-            contexts, labels, general, pairs, n_classes, excess=excess
-        )
+        blocks = GeneralBlock.split(contexts, labels, general, pairs, n_classes, excess=excess)
+        # A context of one distinct token has nothing to attend to: its loss is a constant.
+        constant = [block for block in blocks if len(block.index) == 1]
+        self.blocks += [block for block in blocks if len(block.index) > 1]
         sizes = [block.index.size for block in self.blocks]
         self.starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
-        self.index = np.concatenate([block.index.ravel() for block in self.blocks])
-        self.probability = np.concatenate([block.probability for block in self.blocks])
+        self.index = _concatenate([block.index.ravel() for block in self.blocks], np.intp)
+        for block, start, stop in zip(self.blocks, self.starts[:-1], self.starts[1:], strict=True):
+            block.index = self.index[start:stop].reshape(block.index.shape)  # one copy, not two
         self.values = np.empty(len(self.index))
+        self.scratch = np.empty((2, max(sizes, default=0)))  # stays in the cache, block to block
+        self.probability = _concatenate([b.probability for b in constant + self.blocks])
+        self.constant_loss, self.constant_log_odds = [], []
+        self.weights = np.zeros(self.n_pairs + 1)  # the last: tokens that have no parameter
+        for block in constant:
+            empty = np.empty(block.index.shape)
+            loss, log_odds, *_ = block.attention_terms(self.weights, empty, None, 0.0, True)
+            self.constant_loss.append(loss)
+            self.constant_log_odds.append(log_odds)
+        self.reference = 0.0
 
     def __call__(self, theta):
-        weights = np.append(theta, 0.0)  # index n_pairs: tokens that have no parameter
-        parts, losses, log_odds = [], [], []
-        for block, start, stop in zip(self.blocks, self.starts[:-1], self.starts[1:], strict=True):
-            values = self.values[start:stop].reshape(block.index.shape)
-            loss, odds, scale = block.attention_terms(weights, values)
-            parts.append((values, scale))
-            losses.append(loss)
-            log_odds.append(odds)
-        log_scale = _finite(max(scale.max() for _, scale in parts))
-        for values, scale in parts:
-            values *= np.exp(scale - log_scale)
+        self.weights[:-1] = theta
+        losses, log_odds, log_scale, size = self._terms()
+        # The terms are stored relative to exp(reference), a multiple of 256 so that it rarely
+        # changes and follows from theta alone: one pass over the terms serves both.
+        reference = _CELL * np.ceil(log_scale / _CELL)
+        if reference != self.reference:
+            self.reference = reference
+            losses, log_odds, log_scale, size = self._terms()
         gradient = np.bincount(self.index, weights=self.values, minlength=self.n_pairs + 1)
-        noise = _NOISE * float(np.abs(self.values).sum())
-        mean, log_mean = _mean_loss(
-            self.probability, np.concatenate(losses), np.concatenate(log_odds)
-        )
-        return Evaluation(mean, log_mean, gradient[: self.n_pairs], log_scale, noise)
+        mean, log_mean = _mean_loss(self.probability, losses, log_odds)
+        return Evaluation(mean, log_mean, gradient[:-1], self.reference, _NOISE * size)
+
+    def _terms(self):
+        """Losses, log odds, the largest log scale and the size of the terms of all blocks."""
+        losses, log_odds = [*self.constant_loss], [*self.constant_log_odds]
+        log_scale, total = -np.inf, 0.0
+        narrow = self.weights.max() - self.weights.min() < _NARROW
+        with np.errstate(over="ignore", invalid="ignore"):  # off the reference: done again
+            for block, start, stop in zip(
+                self.blocks, self.starts[:-1], self.starts[1:], strict=True
+            ):
+                values = self.values[start:stop].reshape(block.index.shape)
+                loss, odds, scale, size = block.attention_terms(
+                    self.weights, values, self.scratch, self.reference, narrow
+                )
+                losses.append(loss)
+                log_odds.append(odds)
+                log_scale = max(log_scale, scale)
+                total += size
+        return losses, log_odds, _finite(log_scale), total
 
 
 class JointLoss:
@@ -213,9 +250,7 @@ class JointLoss:
         noise = _NOISE * sum(
             part.terms * np.exp(part.log_scale - log_scale) for part in (output, attention)
         )
-        mean, log_mean = _mean_loss(
-            self.probability, np.concatenate(losses), np.concatenate(log_odds)
-        )
+        mean, log_mean = _mean_loss(self.probability, losses, log_odds)
         return Evaluation(mean, log_mean, gradient, log_scale, float(noise))
 
 

@@ -36,12 +36,18 @@ class NGDResult:
 
 def weighted_norm(values, multiplicity=1.0):
     """Frobenius norm sqrt(sum multiplicity * values**2), safe from under- and overflow."""
+    with np.errstate(over="ignore"):
+        if np.ndim(multiplicity):
+            square = np.einsum("i,i,i", multiplicity, values, values)
+        else:
+            square = multiplicity * np.einsum("i,i", values, values)
+    if 1e-200 < square < 1e200:
+        return float(np.sqrt(square))
+    # No epsilon, and no squares of tiny numbers: np.linalg.norm is 0 at 1e-162.
     largest = np.abs(values).max(initial=0.0)
     if largest == 0.0 or not np.isfinite(largest):
         return float(largest)
-    # No epsilon, and no squares of tiny numbers: np.linalg.norm is 0 at 1e-162.
-    scaled = values / largest
-    return float(largest * np.sqrt(np.sum(multiplicity * scaled * scaled)))
+    return float(largest * np.sqrt(np.sum(multiplicity * (values / largest) ** 2)))
 
 
 def step_sizes(step_size, schedule, start, stop):
@@ -90,7 +96,7 @@ def normalized_gradient_descent(
         record = {"loss": value.loss, "log_loss": value.log_loss}
         if monitor is not None:
             record |= monitor(theta)
-        if not (np.isfinite(value.loss) and np.all(np.isfinite(theta))):
+        if not (np.isfinite(value.loss) and np.isfinite(record.get("norm", 0.0))):
             raise ValueError(
                 f"step_size is too large: after {t} steps the coefficients leave the range of "
                 f"float64 (step_size={steps[0] if len(steps) else None!r})."
@@ -106,5 +112,6 @@ def normalized_gradient_descent(
             stop_reason = "zero gradient"
             break
         # Divide before multiplying: the norm may be as small as the entries are.
-        theta -= steps[t] * (value.gradient / norm)
+        step = value.gradient * (steps[t] / norm)
+        theta -= step
     return NGDResult(theta, history, t, stop_reason)

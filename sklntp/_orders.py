@@ -12,6 +12,8 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from sklntp._contexts import find_sorted
+
 _CHUNK = 1 << 22  # entries of one (length, length, n) comparison, to bound memory
 
 
@@ -61,6 +63,33 @@ def build_orders(contexts, labels, collocation, n_classes):
     key, below = np.divmod(key, base)
     query, above = np.divmod(key, base)
     return Orders(query=query, above=above, below=below)
+
+
+def has_above(contexts, orders):
+    """For every token of every context, whether another token of the context is above it.
+
+    Parameters
+    ----------
+    contexts : Contexts
+    orders : Orders
+
+    Returns
+    -------
+    ndarray of bool of shape (n_nonzeros,)
+    """
+    base = contexts.n_tokens + 1
+    keys = (orders.query * base + orders.above) * base + orders.below
+    found = np.zeros(len(contexts.tokens), dtype=bool)
+    for length, rows, positions in contexts.blocks():
+        tokens = contexts.tokens[positions].reshape(-1, length)
+        above = found[positions].reshape(-1, length)  # a view
+        step = max(1, _CHUNK // length**2)
+        for start in range(0, len(tokens), step):
+            x = tokens[start : start + step]
+            query = contexts.query[rows][start : start + step, None, None].astype(np.int64)
+            wanted = (query * base + x[:, :, None]) * base + x[:, None, :]
+            above[start : start + step] = find_sorted(keys, wanted)[1].any(axis=1)
+    return found
 
 
 def cycles(orders, n_tokens):

@@ -1,6 +1,7 @@
 """The stages of Algorithm 1 and its variants: which parameters, from where, towards what."""
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -51,7 +52,7 @@ def zero_model(data):
     return Model(output, AttentionWeights(np.empty(0, np.int64), np.empty(0), n_tokens))
 
 
-def train(data, model, stages, steps, *, solver, track, report):
+def train(data, model, stages, steps, *, solver="ngd", track=False, report=None):
     """Run the stages one after the other.
 
     Parameters
@@ -62,11 +63,11 @@ def train(data, model, stages, steps, *, solver, track, report):
     stages : sequence of {"ov", "kq", "joint"}
     steps : list of ndarray
         The step sizes of each stage.
-    solver : {"ngd", "max_margin"}
-    track : bool
+    solver : {"ngd", "max_margin"}, default="ngd"
+    track : bool, default=False
         Record cosine, dist and training accuracy.
-    report : callable
-        ``report(stage, n_steps)`` gives what `normalized_gradient_descent` calls, or None.
+    report : callable, default=None
+        ``report(stage, n_steps, t, record)``, called at every point.
 
     Returns
     -------
@@ -74,7 +75,7 @@ def train(data, model, stages, steps, *, solver, track, report):
     """
     n_iter = []
     for stage, eta in zip(stages, steps, strict=True):
-        problem = _PROBLEMS[stage](data, model, track or solver == "max_margin")
+        problem = _PROBLEMS[stage](data, model, need_reference=track or solver == "max_margin")
         if solver == "max_margin":
             theta = problem.reference_point(float(eta.sum()))
             eta = eta[:0]
@@ -85,8 +86,8 @@ def train(data, model, stages, steps, *, solver, track, report):
             theta,
             steps=eta,
             multiplicity=problem.multiplicity,
-            monitor=lambda theta, problem=problem: problem.record(theta, track),
-            report=report(stage, len(eta)),
+            monitor=partial(problem.record, track=track),
+            report=report and partial(report, stage, len(eta)),
         )
         reason = "max_margin" if solver == "max_margin" else result.stop_reason
         earlier = model.history.get(stage)
@@ -140,7 +141,7 @@ class _Problem:
 class _OutputProblem(_Problem):
     """Stage "ov": W_ov on the collocation."""
 
-    def __init__(self, data, model, need_reference):
+    def __init__(self, data, model, *, need_reference=False):
         super().__init__(data, model)
         n_classes = len(data.classes)
         self.support = _support(data.collocation, model.output)
@@ -172,10 +173,10 @@ class _OutputProblem(_Problem):
         return replace(self.before, output=output)
 
 
-class _AttentionProblem(_Problem):
+class AttentionProblem(_Problem):
     """Stage "kq": W_kq on all contexts, with W_ov as it is."""
 
-    def __init__(self, data, model, need_reference):
+    def __init__(self, data, model, *, need_reference=False):
         super().__init__(data, model)
         self.pairs = _trained_pairs(data, model)
         self.start = self.pairs.value
@@ -190,7 +191,7 @@ class _AttentionProblem(_Problem):
 class _JointProblem(_Problem):
     """Stage "joint": both matrices at once, W_ov dense."""
 
-    def __init__(self, data, model, need_reference):
+    def __init__(self, data, model, *, need_reference=False):
         super().__init__(data, model)
         self.shape = (len(data.vocabulary), len(data.classes))
         self.n_output = self.shape[0] * self.shape[1]
@@ -204,7 +205,7 @@ class _JointProblem(_Problem):
         self.start = np.concatenate([model.output.dense().T.ravel(), self.pairs.value])
         self.loss = JointLoss(data.contexts, data.labels, self.shape[1], self.pairs)
         if need_reference:
-            problem = _OutputProblem(data, zero_model(data), True)
+            problem = _OutputProblem(data, zero_model(data), need_reference=True)
             output = problem.model(problem.reference_point(1.0)).output
             self.directions = (
                 Direction(output.dense().T.ravel()),
@@ -237,7 +238,7 @@ class _JointProblem(_Problem):
         )
 
 
-_PROBLEMS = {"ov": _OutputProblem, "kq": _AttentionProblem, "joint": _JointProblem}
+_PROBLEMS = {"ov": _OutputProblem, "kq": AttentionProblem, "joint": _JointProblem}
 
 
 def _support(collocation, output):
