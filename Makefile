@@ -63,8 +63,9 @@ $(VENV)/.installed-%: pyproject.toml | check-python
 # Floors are read from pyproject.toml, so that the oldest versions tested are those declared.
 $(VENV)-floor/.installed: pyproject.toml | check-python
 	$(call venv,$(VENV)-floor)
-	floors=$$($(PYTHON) -c 'import tomllib; \
+	@floors=$$($(PYTHON) -c 'import tomllib; \
 	  needs = tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"]; \
 	  print(*(n.replace(">=", "==") for n in needs if not n.startswith("scikit-learn")))') && \
+	echo "Installing scikit-learn==1.6.1 $$floors" && \
 	$(VENV)-floor/bin/python -m pip install -q -e . pytest pandas scikit-learn==1.6.1 $$floors
 	@touch $@

@@ -8,13 +8,14 @@ from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from sklntp._collocation import COLLOCATION_MODES
 from sklntp._contexts import merge_contexts
-from sklntp._dataset import build_dataset, encode, token_array
+from sklntp._dataset import build_dataset, encode
 from sklntp._forward import AttentionWeights, OutputWeights, attention, logit_blocks
 from sklntp._forward import predict_classes as predict_contexts
 from sklntp._max_margin import MaxMarginError, solve_kq, solve_ov
 from sklntp._ngd import step_sizes
-from sklntp._sequences import read_sequences
+from sklntp._sequences import read_sequences, token_array
 from sklntp._training import Model, train, zero_model
 
 _STAGES = [("ov", "kq"), ("ov",), ("kq",), ("joint",), ("ov", "kq", "joint")]
@@ -158,7 +159,7 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
         "step_size": [Interval(Real, 0, None, closed="neither"), tuple, list],
         "step_schedule": [StrOptions({"constant", "invscaling"})],
         "max_iter": [Interval(Integral, 1, None, closed="left"), tuple, list],
-        "collocation": [StrOptions({"auto", "single", "last", "context"})],
+        "collocation": [StrOptions(set(COLLOCATION_MODES))],
         "vocabulary": ["array-like", None],
         "handle_unknown": [StrOptions({"orthogonal", "error"})],
         "track_alignment": ["boolean"],

@@ -11,6 +11,8 @@ import numpy as np
 from sklntp._contexts import find_sorted, sum_by_key
 from sklntp._sequences import flat_ranges
 
+COLLOCATION_MODES = ("auto", "single", "last", "context")
+
 
 @dataclass(frozen=True)
 class Collocation:

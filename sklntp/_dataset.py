@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sklntp._collocation import Collocation, build_collocation, resolve_mode
+from sklntp._collocation import COLLOCATION_MODES, Collocation, build_collocation, resolve_mode
 from sklntp._contexts import Contexts, Labels, merge_contexts, merge_labels
 from sklntp._orders import Orders, build_orders
-from sklntp._sequences import read_labels, read_sequences, read_weights, show
+from sklntp._sequences import read_sequences, show, token_array
+from sklntp._targets import read_labels, read_weights
 
 _MAX_TOKENS = 2_000_000  # a (query, above, below) triple still fits one int64
 
@@ -53,6 +54,8 @@ def build_dataset(
     -------
     Dataset
     """
+    if collocation not in COLLOCATION_MODES:
+        raise ValueError(f"collocation must be one of {COLLOCATION_MODES}; got {collocation!r}.")
     sequences = read_sequences(estimator, X, reset=True)
     if not len(sequences):
         raise ValueError("Found array with 0 sample(s): at least one sentence is required.")
@@ -116,14 +119,6 @@ def encode(sequences, vocabulary, handle_unknown):
             'With handle_unknown="orthogonal" they score 0 and vote for nothing.'
         )
     return code[sequences.codes]
-
-
-def token_array(tokens):
-    """Tokens as an array: int64, float64 or str; object where these would change a token."""
-    if any(isinstance(t, str) and t.endswith("\0") for t in tokens):
-        return np.array(tokens, dtype=object)
-    array = np.array(tokens)
-    return array if array.tolist() == tokens else np.array(tokens, dtype=object)
 
 
 def _encode_labels(y, vocabulary):

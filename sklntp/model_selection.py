@@ -1,12 +1,11 @@
 """Cross-validation on sentences that the model has not seen in training."""
 
-from collections import Counter
-
 import numpy as np
 from sklearn.model_selection import GroupKFold
 from sklearn.utils import check_consistent_length
 
-from sklntp.preprocessing import _tokens, as_sequences
+from sklntp._contexts import merge_contexts
+from sklntp._sequences import read_sequences
 
 __all__ = ["UnseenSentenceKFold"]
 
@@ -77,38 +76,20 @@ class UnseenSentenceKFold(GroupKFold):
         TypeError
             If `X` is none of the accepted forms, or a token is not hashable.
         """
-        contexts = _context_codes(as_sequences(X))
+        sequences = read_sequences(None, X, reset=False)
         if y is not None:
-            check_consistent_length(contexts, y)
-        n_contexts = contexts.max(initial=-1) + 1
+            check_consistent_length(sequences, y)
+        testable = np.flatnonzero(sequences.lengths > 1)
+        contexts = merge_contexts(sequences.codes, sequences.offsets, len(sequences.tokens))
+        contexts = contexts.inverse[testable]
+        n_contexts = len(np.unique(contexts))
         if n_contexts < self.n_splits:
             raise ValueError(
                 f"n_splits={self.n_splits} folds need at least as many testable contexts, that is "
                 "distinct (last token, bag of tokens) of sentences of two or more tokens; "
                 f"got {n_contexts}."
             )
-        testable = np.flatnonzero(contexts >= 0)
-        for _, test in super().split(testable, groups=contexts[testable]):
-            in_training = np.ones(len(contexts), dtype=bool)
+        for _, test in super().split(testable, groups=contexts):
+            in_training = np.ones(len(sequences), dtype=bool)
             in_training[testable[test]] = False
             yield np.flatnonzero(in_training), testable[test]
-
-
-def _context_codes(sequences):
-    """Number the contexts by first occurrence; one-token sentences get -1."""
-    numbers = {}
-    codes = np.full(len(sequences), -1)
-    for index, sequence in enumerate(sequences):
-        tokens = _tokens(sequence)
-        if not tokens:
-            raise ValueError(f"Sentence {index} is empty; every sentence needs at least one token.")
-        if len(tokens) == 1:
-            continue
-        try:
-            context = (tokens[-1], frozenset(Counter(tokens).items()))
-        except TypeError as error:
-            raise TypeError(
-                f"Sentence {index} has a token that is no str or int: {error}"
-            ) from None
-        codes[index] = numbers.setdefault(context, len(numbers))
-    return codes

@@ -1,9 +1,11 @@
 """From long sequences to the sentences and next tokens that a next-token model is trained on."""
 
-import reprlib
 from numbers import Integral
 
 import numpy as np
+from sklearn.utils import check_array
+
+from sklntp._sequences import flatten, ragged_rows, token_array
 
 __all__ = ["as_sequences", "make_contexts"]
 
@@ -40,19 +42,10 @@ def as_sequences(X):
     >>> as_sequences([["a", "b"], ["c", "d"]])
     array([list(['a', 'b']), list(['c', 'd'])], dtype=object)
     """
-    cells = _cells(X)
-    for index, cell in enumerate(cells):
-        if isinstance(cell, (str, bytes)):
-            raise ValueError(
-                f"Sequence {index} must be split into tokens, for instance with str.split; "
-                f"got {reprlib.repr(cell)}."
-            )
-        if not _is_sequence(cell):
-            raise TypeError(
-                f"Sequence {index} must be a list, tuple, 1-D array or Series of tokens; "
-                f"got {type(cell).__name__} {reprlib.repr(cell)}."
-            )
-    return np.fromiter(cells, dtype=object, count=len(cells))
+    rows = ragged_rows(X)
+    if rows is None:
+        rows = check_array(X, dtype=None).tolist()
+    return np.fromiter(rows, dtype=object, count=len(rows))
 
 
 def make_contexts(sequences, *, max_length=None):
@@ -76,8 +69,8 @@ def make_contexts(sequences, *, max_length=None):
         The contexts, each a list of tokens.
 
     y : ndarray of shape (n_contexts,)
-        The next tokens: int64, or fixed-width strings. Strings come as an object array only if one
-        of them ends in a NUL character, which fixed-width strings would cut off.
+        The next tokens: int64 or fixed-width strings; an object array only where these would change
+        a token, an int of more than 64 bits or a string that ends in a NUL character.
 
     groups : ndarray of shape (n_contexts,), dtype int
         Index of the sequence that a context was cut from, for splitters such as
@@ -89,8 +82,7 @@ def make_contexts(sequences, *, max_length=None):
         If a sequence is none, a token is neither str nor int, tokens are of both types, or
         `max_length` is no integer.
     ValueError
-        If a sequence is a string, `max_length` is below 1, or an int next token does not fit into
-        64 bits.
+        If a sequence is a string, or `max_length` is below 1.
 
     Examples
     --------
@@ -112,93 +104,14 @@ def make_contexts(sequences, *, max_length=None):
         if max_length < 1:
             raise ValueError(f"max_length must be at least 1; got {max_length}.")
 
-    token_lists = [_tokens(sequence) for sequence in as_sequences(sequences)]
-    token_lists, kind = _check_tokens(token_lists)
+    flat, lengths = flatten(as_sequences(sequences))
+    stops = np.cumsum(lengths)
     contexts, next_tokens = [], []
-    for tokens in token_lists:
-        for end in range(1, len(tokens)):
-            start = 0 if max_length is None else max(0, end - max_length)
-            contexts.append(tokens[start:end])
-            next_tokens.append(tokens[end])
-
-    counts = [max(0, len(tokens) - 1) for tokens in token_lists]
-    groups = np.repeat(np.arange(len(token_lists)), np.array(counts, dtype=int))
+    for first, stop in zip(stops - lengths, stops, strict=True):
+        for end in range(first + 1, stop):
+            start = first if max_length is None else max(first, end - max_length)
+            contexts.append(flat[start:end])
+            next_tokens.append(flat[end])
+    groups = np.repeat(np.arange(len(lengths)), np.maximum(lengths - 1, 0))
     X = np.fromiter(contexts, dtype=object, count=len(contexts))
-    if kind is str:
-        dtype = object if any(token.endswith("\0") for token in next_tokens) else str
-    else:
-        dtype = np.int64
-    try:
-        return X, np.array(next_tokens, dtype=dtype), groups
-    except OverflowError:
-        raise ValueError(
-            f"Int next tokens must fit into 64 bits; got {max(next_tokens, key=abs)}."
-        ) from None
-
-
-def _cells(X):
-    """List of the sequences in `X`, which the caller checks one by one."""
-    if hasattr(X, "columns") and hasattr(X, "shape"):  # a pandas or polars DataFrame
-        if X.shape[1] != 1:
-            return np.asarray(X).tolist()
-        column = X[X.columns[0]].to_list()
-        return column if column and _is_sequence(column[0]) else [[value] for value in column]
-    if hasattr(X, "to_list"):  # a Series; np.asarray may stack the cells of a polars one
-        return X.to_list()
-    if isinstance(X, np.ndarray):
-        if X.ndim == 1:
-            return list(X)
-        if X.ndim == 2:
-            column_of_sequences = X.shape[1] == 1 and len(X) and _is_sequence(X[0, 0])
-            return list(X[:, 0]) if column_of_sequences else X.tolist()
-        raise ValueError(f"Expected an array of one or two dimensions; got {X.ndim}.")
-    if isinstance(X, (str, bytes)):
-        raise ValueError(
-            "Expected a collection of sequences, each split into tokens; "
-            f"got one string, {reprlib.repr(X)}."
-        )
-    if isinstance(X, (list, tuple)):
-        return list(X)
-    raise TypeError(
-        "Expected a list, object array or Series of sequences, a 2-D array or a DataFrame; "
-        f"got {type(X).__name__}."
-    )
-
-
-def _is_sequence(cell):
-    if isinstance(cell, np.ndarray):
-        return cell.ndim == 1
-    return (
-        hasattr(cell, "__len__")
-        and hasattr(cell, "__iter__")
-        and not isinstance(cell, (str, bytes, bytearray, dict, set, frozenset))
-    )
-
-
-def _tokens(sequence):
-    """The tokens of one sequence as a list."""
-    return sequence.tolist() if isinstance(sequence, np.ndarray) else list(sequence)
-
-
-def _check_tokens(token_lists):
-    """Refuse tokens other than all str or all int; return plain Python tokens and their type."""
-    first = {}  # type of token -> where it was seen first
-    for index, tokens in enumerate(token_lists):
-        if not set(map(type, tokens)) <= {str, int}:  # the types alone decide the usual case
-            for position, token in enumerate(tokens):
-                if not isinstance(token, (str, Integral)) or isinstance(token, bool):
-                    raise TypeError(
-                        f"Tokens must be str or int; sequence {index} has {type(token).__name__} "
-                        f"{reprlib.repr(token)} at position {position}."
-                    )
-            tokens = [token.item() if isinstance(token, np.generic) else token for token in tokens]
-            token_lists[index] = tokens
-        for kind in (str, int):
-            if kind not in first and any(isinstance(token, kind) for token in tokens):
-                first[kind] = index
-        if len(first) == 2:
-            raise TypeError(
-                "Tokens must be all str or all int; the first str is in sequence "
-                f"{first[str]}, the first int in sequence {first[int]}."
-            )
-    return token_lists, next(iter(first), int)
+    return X, token_array(next_tokens), groups

@@ -6,10 +6,10 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from sklntp._contexts import find_sorted
-from sklntp._dataset import build_dataset, token_array
+from sklntp._dataset import build_dataset
 from sklntp._max_margin import solve_kq, solve_ov
 from sklntp._orders import cycles, has_above
-from sklntp._sequences import flat_ranges, show
+from sklntp._sequences import flat_ranges, show, token_array
 
 __all__ = [
     "Condition",

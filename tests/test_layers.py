@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 LAYERS = [
-    ["_sequences", "_ngd"],
+    ["_sequences", "_targets", "_ngd"],
     ["_contexts", "_collocation", "_orders"],
-    ["_losses", "_general_losses", "_logits", "_max_margin"],
-    ["structure", "datasets", "preprocessing", "model_selection", "metrics"],
+    ["_dataset", "_forward", "_kernels", "_losses", "_max_margin"],
+    ["_training", "structure", "datasets", "preprocessing", "model_selection", "metrics"],
     ["_classifier", "inspection"],
     ["__init__", "__main__"],
 ]
@@ -40,7 +40,7 @@ def _inside(source):
     names = [name.split(".") for node in ast.walk(ast.parse(source)) for name in _imported(node)]
     modules = {name[1] if len(name) > 1 else "__init__" for name in names if name[0] == "sklntp"}
     # `from sklntp import NAME`: a name that is no module comes from the package itself.
-    return {module if module in LAYER else "__init__" for module in modules}
+    return {module if module in LAYER | SOURCES else "__init__" for module in modules}
 
 
 def _outside(source):
@@ -55,7 +55,7 @@ def _outside(source):
 
 
 def _upward(module, source):
-    return {other for other in _inside(source) if LAYER[other] > LAYER[module]}
+    return {other for other in _inside(source) if LAYER.get(other, 0) > LAYER[module]}
 
 
 def _cycle(sources):

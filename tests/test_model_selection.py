@@ -157,8 +157,8 @@ def test_y_and_groups_do_not_matter():
         ([["a", "b"], []], ValueError, "Sentence 1 is empty"),
         ([["a"], ["b"], ["c"]], ValueError, r"n_splits=2 .*got 0\."),
         ([["a", "b"], ["a", "b"], ["a"]], ValueError, r"n_splits=2 .*got 1\."),
-        (["a b", "b a"], ValueError, "Sequence 0 must be split into tokens"),
-        ([["a", "b"], [["a"], "b"]], TypeError, "Sentence 1 .*unhashable"),
+        (["a b", "b a"], ValueError, "Sentence 0 must be split into tokens"),
+        ([["a", "b"], [["a"], "b"]], TypeError, "Sentence 1, position 0: .*got list"),
     ],
 )
 def test_bad_sentences(X, error, match):
