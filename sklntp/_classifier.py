@@ -15,10 +15,11 @@ from sklntp._forward import AttentionWeights, OutputWeights, attention, logit_bl
 from sklntp._forward import predict_classes as predict_contexts
 from sklntp._max_margin import MaxMarginError, solve_kq, solve_ov
 from sklntp._ngd import step_sizes
-from sklntp._sequences import read_sequences, token_array
+from sklntp._sequences import read_sequences, short, token_array
 from sklntp._training import Model, train, zero_model
 
 _STAGES = [("ov", "kq"), ("ov",), ("kq",), ("joint",), ("ov", "kq", "joint")]
+_MAX_NORM = 1e300  # of a matrix: sums of its entries stay in the range of float64
 _DENSE_LIMIT = 100e6  # bytes of a coefficient matrix that an attribute builds on access
 _WORK_LIMIT = 2e8  # of a reference that an attribute solves on access: about a second
 
@@ -223,6 +224,12 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
         stages = self._check_stages()
         step_size = self._per_stage("step_size", len(stages), Real)
         max_iter = self._per_stage("max_iter", len(stages), Integral)
+        if max(float(eta) * n for eta, n in zip(step_size, max_iter, strict=True)) > _MAX_NORM:
+            # Every step has norm eta, so this bounds all coefficients.
+            raise ValueError(
+                f"step_size times max_iter must be at most {_MAX_NORM:.0e}; "
+                f"got step_size={short(self.step_size)}."
+            )
         data = build_dataset(
             X,
             y,
@@ -256,7 +263,7 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
     def _check_stages(self):
         stages = tuple(self.stages)
         if stages not in _STAGES:
-            raise ValueError(f"stages must be one of {_STAGES}; got {self.stages!r}.")
+            raise ValueError(f"stages must be one of {_STAGES}; got {short(self.stages)}.")
         if self.solver == "max_margin" and "joint" in stages:
             raise ValueError('solver="max_margin" has no reference for stages with "joint".')
         return stages
@@ -267,13 +274,13 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
         values = list(value) if isinstance(value, (tuple, list)) else [value] * n_stages
         if len(values) != n_stages:
             raise ValueError(
-                f"{name} must be one number or one per stage ({n_stages}); got {value!r}."
+                f"{name} must be one number or one per stage ({n_stages}); got {short(value)}."
             )
         for number in values:
             good = isinstance(number, kind) and not isinstance(number, bool)
             if not (good and 0 < number < np.inf):
                 what = "finite positive number" if kind is Real else "positive integer"
-                raise ValueError(f"{name} must be a {what}; got {value!r}.")
+                raise ValueError(f"{name} must be a {what}; got {short(value)}.")
         return values
 
     def _starting_point(self, stages, data):
@@ -544,7 +551,7 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
             Each sums to 1; a token that occurs c times shares its phi_x among c positions.
         """
         codes, offsets = self._codes(X)
-        return np.split(self._position_attention(codes, offsets), offsets[1:-1])
+        return _per_sentence(self._position_attention(codes, offsets), offsets)
 
     def contributions(self, X):
         """What each position adds to the logit of the predicted class.
@@ -562,4 +569,9 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
         codes, offsets = self._codes(X)
         label = np.repeat(self._predict_codes(codes, offsets), np.diff(offsets))
         votes = self._output().lookup(label, codes)
-        return np.split(self._position_attention(codes, offsets) * votes, offsets[1:-1])
+        return _per_sentence(self._position_attention(codes, offsets) * votes, offsets)
+
+
+def _per_sentence(values, offsets):
+    """A flat array as one array per sentence."""
+    return np.split(values, offsets[1:-1]) if len(offsets) > 1 else []

@@ -370,7 +370,9 @@ class GeneralBlock(_Block):
         top = np.where(top > -np.inf, top, 0.0)
         logits -= top[:, None]
         residual = np.exp(logits, out=logits)
-        total = residual.sum(axis=1) + self.n_other * np.exp(-top)
+        total = residual.sum(axis=1)
+        if self.n_other:
+            total += self.n_other * np.exp(-top)
         with np.errstate(divide="ignore"):
             outside = top + np.log(total)
         loss, log_odds, label_residual, unit, tail = label_residuals(

@@ -68,6 +68,9 @@ def build_orders(contexts, labels, collocation, n_classes):
 def has_above(contexts, orders):
     """For every token of every context, whether another token of the context is above it.
 
+    The transitive closure counts: the tokens of a cycle are above each other. Otherwise a path
+    adds nothing here, since whatever produces the next token is above all others directly.
+
     Parameters
     ----------
     contexts : Contexts
@@ -80,6 +83,11 @@ def has_above(contexts, orders):
     base = contexts.n_tokens + 1
     keys = (orders.query * base + orders.above) * base + orders.below
     found = np.zeros(len(contexts.tokens), dtype=bool)
+    members = [(query * base + tokens) for query, tokens in cycles(orders, contexts.n_tokens)]
+    number = np.repeat(np.arange(len(members)), [len(m) for m in members])
+    members = np.concatenate([*members, np.empty(0, dtype=np.int64)])
+    order = np.argsort(members)
+    members, number = members[order], number[order]
     for length, rows, positions in contexts.blocks():
         tokens = contexts.tokens[positions].reshape(-1, length)
         above = found[positions].reshape(-1, length)  # a view
@@ -89,6 +97,10 @@ def has_above(contexts, orders):
             query = contexts.query[rows][start : start + step, None, None].astype(np.int64)
             wanted = (query * base + x[:, :, None]) * base + x[:, None, :]
             above[start : start + step] = find_sorted(keys, wanted)[1].any(axis=1)
+            at, cyclic = find_sorted(members, query[:, :, 0] * base + x)
+            cycle = np.where(cyclic, np.append(number, -1)[at], -1)
+            same = (cycle[:, :, None] == cycle[:, None, :]).sum(axis=1) > 1
+            above[start : start + step] |= same & cyclic
     return found
 
 

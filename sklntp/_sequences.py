@@ -125,6 +125,8 @@ def ragged_rows(X):
             if X.ndim == 1 and X.dtype.kind in "US" and len(X):
                 _refuse_strings(0, X[0])
             return None
+        if X.shape == (0,):
+            return []
         cells = X.ravel().tolist() if X.ndim else []
     elif isinstance(X, (list, tuple)) or hasattr(X, "to_list"):  # to_list: pandas, polars Series
         cells = X.to_list() if hasattr(X, "to_list") else list(X)

@@ -38,6 +38,8 @@ def read_labels(y, n_sentences):
                 raise ValueError(f"y[{i}], the next token of sentence {i}, is missing: {label!r}.")
             if isinstance(label, (dict, set)):
                 raise TypeError(f"y[{i}] must be a str or a number; got {type(label).__name__}.")
+            if np.ndim(label) and len(label) != 1:
+                raise ValueError(f"y[{i}] must be one next token; got {short(label)}.")
             kinds.setdefault(isinstance(label, str), i)
         if len(kinds) == 2:
             i, j = sorted(kinds.values())
@@ -92,6 +94,14 @@ def read_weights(sample_weight, n_sentences):
         return np.ones(n_sentences)
     if isinstance(sample_weight, Real):
         sample_weight = np.full(n_sentences, sample_weight)
+    sample_weight = np.asarray(sample_weight)
+    if sample_weight.dtype.kind not in "fiub":
+        for i, value in enumerate(sample_weight.ravel().tolist()):
+            if not isinstance(value, Real):
+                raise ValueError(
+                    f"sample_weight must hold numbers; sample_weight[{i}] is "
+                    f"{type(value).__name__} {short(value)}."
+                )
     weight = check_array(
         sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
     )

@@ -313,7 +313,7 @@ class _Checks:
         bad = np.zeros(len(self.row), dtype=bool)
         reasons = []
         for query, tokens in cycles(self.data.orders, self.n_tokens):
-            bad |= (self.query == query) & np.isin(self.token, tokens)
+            bad |= self.in_pair((self.query == query) & np.isin(self.token, tokens))
             names = show(self.names[x] for x in tokens)
             reasons.append(f"under query {self.names[query]!r} a cycle of {names}")
         return self.condition(bad, reasons)
@@ -329,7 +329,15 @@ class _Checks:
             + show(self.names[x] for x in token[query == q])
             for q in np.unique(query)
         ]
-        return self.condition(np.isin(self.query * base + self.token, confused), reasons)
+        bad = np.isin(self.query * base + self.token, confused)
+        return self.condition(bad & self.in_pair(np.ones(len(self.row), dtype=bool)), reasons)
+
+    def in_pair(self, chosen):
+        """The chosen entries whose row shows a pair of >_q among its chosen entries."""
+        n_rows = len(self.data.labels.classes)
+        above = np.bincount(self.row[chosen & self.produces], minlength=n_rows) > 0
+        below = np.bincount(self.row[chosen & ~self.produces], minlength=n_rows) > 0
+        return chosen & (above & below)[self.row]
 
     def regeneration(self):
         """Every token of the sentence with nothing above it there has the label, and only that."""
@@ -342,7 +350,7 @@ class _Checks:
         good &= np.bincount(self.row[top & ~right], minlength=n_rows) == 0
         n_wrong = np.count_nonzero(~good[self.sentence_row])
         reasons = [f"{n_wrong} of {len(self.sentence_row)} do not follow the rule"]
-        regenerated = 1.0 - n_wrong / len(self.sentence_row)
+        regenerated = float(1.0 - n_wrong / len(self.sentence_row))
         return self.condition(~good[self.row], reasons if n_wrong else []), regenerated
 
     def majority(self, combine, what):
