@@ -28,5 +28,5 @@ print("entries of the reference that are not zero:", max_margin_kq(X, y).coef.co
 for schedule in ("constant", "invscaling"):
     clf = NTPTransformerClassifier(step_size=0.1, max_iter=3000, step_schedule=schedule)
     clf.fit(X, y, sample_weight=weight)
-    loss = clf.convergence_["kq"]["loss"]
-    print(f"{schedule}: loss {loss[-1]:.6f}, spread over the last 100 {loss[-100:].max() - loss[-100:].min():.1e}")
+    last = clf.convergence_["kq"]["loss"][-100:]
+    print(f"{schedule}: the last 100 losses lie between {last.min():.6f} and {last.max():.6f}")

@@ -10,7 +10,8 @@ where normalized gradient descent goes.
 
 import numpy as np
 
-from sklntp._kernels import DistinctBlock, GeneralBlock, label_residuals
+from sklntp._gradients import label_residuals
+from sklntp._kernels import DistinctBlock, GeneralBlock
 from sklntp._ngd import Evaluation
 
 _NOISE = 1e-13  # a gradient below this share of the sum of its terms is rounding error

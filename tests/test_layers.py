@@ -10,8 +10,16 @@ import pytest
 LAYERS = [
     ["_sequences", "_targets", "_ngd"],
     ["_contexts", "_collocation", "_orders"],
-    ["_dataset", "_forward", "_kernels", "_losses", "_max_margin"],
-    ["_training", "structure", "datasets", "preprocessing", "model_selection", "metrics"],
+    ["_dataset", "_forward", "_gradients", "_kernels", "_losses", "_max_margin"],
+    [
+        "_training",
+        "_realizability",
+        "structure",
+        "datasets",
+        "preprocessing",
+        "model_selection",
+        "metrics",
+    ],
     ["_classifier", "inspection"],
     ["__init__", "__main__"],
 ]
