@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import scipy
+from threadpoolctl import threadpool_limits
 
 from sklntp._dataset import build_dataset
 from sklntp._ngd import normalized_gradient_descent
@@ -80,4 +81,5 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    with threadpool_limits(1):
+        main()
