@@ -21,7 +21,7 @@ from sklntp._training import Model, train, zero_model
 _STAGES = [("ov", "kq"), ("ov",), ("kq",), ("joint",), ("ov", "kq", "joint")]
 _MAX_NORM = 1e300  # of a matrix: sums of its entries stay in the range of float64
 _DENSE_LIMIT = 100e6  # bytes of a coefficient matrix that an attribute builds on access
-_WORK_LIMIT = 2e8  # of a reference that an attribute solves on access: about a second
+_WORK_LIMIT = 2e9  # of a reference that an attribute solves on access: some seconds
 
 
 class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
@@ -43,16 +43,22 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
         ``("ov", "kq")`` is the paper; ``("ov",)`` leaves attention uniform; ``("kq",)`` needs
         ``warm_start=True`` and a fitted W_ov; ``("joint",)`` trains both matrices at once, with
         one norm over both; ``("ov", "kq", "joint")`` fine-tunes. The joint stage holds W_ov dense.
+        After long first stages attention is saturated, and the joint stage may find no gradient:
+        give the first two few or small steps.
 
     solver : {"ngd", "max_margin"}, default="ngd"
         "max_margin" takes no iterations: each matrix is its max-margin reference, scaled to the
-        norm that normalized gradient descent reaches on realizable data, the sum of its steps.
+        norm that normalized gradient descent reaches on realizable data, the sum of its steps. The
+        reference knows which next tokens occur, not how often: it is for data that are realizable
+        or nearly so. Not with "joint".
 
     step_size : float or tuple of float, default=0.2
         Step size eta > 0, one for all stages or one per stage.
 
     step_schedule : {"constant", "invscaling"}, default="constant"
-        The t-th step, t = 0, 1, ..., is eta, or eta / sqrt(t + 1).
+        The t-th step, t = 0, 1, ..., is eta, or eta / sqrt(t + 1). Decaying steps reach the optimum
+        of conflicting data, which constant ones circle; T of them go 2 eta sqrt(T) far in all
+        instead of eta T, so they need a larger `step_size`.
 
     max_iter : int or tuple of int, default=1000
         Steps per stage. Reaching it is no failure: on separable data the norm grows for ever.
@@ -70,7 +76,8 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
 
     handle_unknown : {"orthogonal", "error"}, default="orthogonal"
         "orthogonal": an unknown token has an embedding orthogonal to all others; it scores 0,
-        votes for nothing, and as query spreads attention by count. "error": it is refused.
+        votes for nothing, and as query spreads attention by count; a sentence of unknown tokens
+        only has equal probabilities. "error": it is refused.
 
     track_alignment : bool, default=False
         Record at every step the cosine and distance to the max-margin reference and the training

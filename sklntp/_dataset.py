@@ -7,7 +7,7 @@ import numpy as np
 from sklntp._collocation import COLLOCATION_MODES, Collocation, build_collocation, resolve_mode
 from sklntp._contexts import Contexts, Labels, merge_contexts, merge_labels
 from sklntp._orders import Orders, build_orders
-from sklntp._sequences import read_sequences, show, token_array
+from sklntp._sequences import read_sequences, short, show, token_array
 from sklntp._targets import read_labels, read_weights
 
 _MAX_TOKENS = 2_000_000  # a (query, above, below) triple still fits one int64
@@ -78,8 +78,11 @@ def build_dataset(
 
 def check_vocabulary(vocabulary):
     """The parameter `vocabulary` as a list of distinct tokens of one kind."""
-    if isinstance(vocabulary, str) or not hasattr(vocabulary, "__iter__"):
-        raise ValueError(f"vocabulary must be a sequence of tokens; got {vocabulary!r}.")
+    if isinstance(vocabulary, (str, bytes, dict, set, frozenset)) or np.ndim(vocabulary) != 1:
+        raise TypeError(
+            "vocabulary must be a sequence of distinct tokens, in the order to keep; "
+            f"got {type(vocabulary).__name__} {short(vocabulary)}."
+        )
     tokens = [t.item() if isinstance(t, np.generic) else t for t in vocabulary]
     wrong = [t for t in tokens if isinstance(t, bool) or not isinstance(t, (str, int, float))]
     if not tokens or wrong or len({isinstance(t, str) for t in tokens}) > 1:

@@ -17,6 +17,7 @@ _TABLE = 1 << 20  # entries of a dense W_ov that all general blocks share
 _GENERAL = 1 << 18  # entries (context, token, class) per general block
 _SAFE_EXPONENT = 600.0  # sums of exp of this stay in the range of float64
 _LITTLE = 0.01  # attention of the label's token below which its gradient would cancel
+_WEAK = 1e-200  # g below this, in units of the residual, is computed again in a unit of its own
 _MIN_ROWS = 32  # contexts per general block, however many classes there are
 
 
@@ -62,7 +63,7 @@ class DistinctBlock(_Block):
         # Trained on single tokens all are equal by symmetry: one number spares memory traffic.
         uniform = (excess == excess[0, 0]).all()
         self.common, self.excess = (excess[0, 0], None) if uniform else (1.0, excess)
-        self.large = excess.max() > _SAFE_EXPONENT
+        self.large = max(excess.max(), self.label_excess.max()) > _SAFE_EXPONENT
         self.n_other = n_classes - len(at)
 
     @classmethod
@@ -184,7 +185,7 @@ class GeneralBlock(_Block):
     vote for, the other classes having logit 0, so that memory follows the support.
     """
 
-    def __init__(self, contexts, labels, rows, pairs, excess, group, table, n_classes):
+    def __init__(self, contexts, labels, rows, pairs, excess, table, n_classes):
         at = _positions(contexts, rows, contexts.lengths[rows[0]])
         super().__init__(contexts, labels, rows, pairs, at)
         self.rows, self.local = np.unique(contexts.tokens[at], return_inverse=True)
@@ -196,7 +197,6 @@ class GeneralBlock(_Block):
         self.label_start = np.cumsum(n_labels) - n_labels
         self.share = labels.share[label]
         self.label = labels.classes[label]
-        self.same = None if group is None else _first_of_group(group[contexts.tokens[at]])
         if excess is not None:
             self.excess = excess[self.rows]
             classes = np.union1d(self.excess.indices, self.label)
@@ -208,18 +208,16 @@ class GeneralBlock(_Block):
     @classmethod
     def split(cls, contexts, labels, chosen, pairs, n_classes, *, excess=None):
         """Blocks of the chosen contexts; without `excess`, W_ov is passed at every step."""
-        group = table = None
-        if excess is not None:
-            group = _column_groups(excess)
-            if excess.shape[0] * n_classes <= _TABLE:
-                table, excess = excess.toarray(), None
+        table = None
+        if excess is not None and excess.shape[0] * n_classes <= _TABLE:
+            table, excess = excess.toarray(), None
         lengths = contexts.lengths[chosen]
         blocks = []
         for length in np.unique(lengths):
             rows = chosen[lengths == length]
             step = max(_MIN_ROWS, _GENERAL // (length * n_classes))
             blocks += [
-                cls(contexts, labels, rows[i : i + step], pairs, excess, group, table, n_classes)
+                cls(contexts, labels, rows[i : i + step], pairs, excess, table, n_classes)
                 for i in range(0, len(rows), step)
             ]
         return blocks
@@ -272,46 +270,61 @@ class GeneralBlock(_Block):
             top = np.maximum(top, 0.0)
         top = np.where(top > -np.inf, top, 0.0)
         logits -= top[:, None]
-        residual = np.exp(logits, out=logits)
-        total = residual.sum(axis=1)
-        if self.n_other:
-            total += self.n_other * np.exp(-top)
+        residual = np.exp(logits)
+        without = self.n_other * np.exp(-top) if self.n_other else np.zeros(len(top))
+        total = residual.sum(axis=1) + without
         with np.errstate(divide="ignore"):
-            outside = top + np.log(total)
+            log_total = np.log(total)
         loss, log_odds, label_residual, unit, tail = label_residuals(
-            label_logits, self.label_start, self.share, outside
+            label_logits, self.label_start, self.share, top + log_total
         )
-        residual *= (tail / np.where(total > 0, total, 1.0))[:, None]
+        share = tail / np.where(total > 0.0, total, 1.0)
+        residual *= share[:, None]
+        without *= share
         residual[self.label_row, self.label] = label_residual
-        g = np.matmul(columns, residual[:, :, None])[:, :, 0].T  # (l, n)
-        if self.same is not None:
-            # Columns of W_ov that are equal bit for bit come out of BLAS with different bits.
-            g = np.take_along_axis(g, self.same, axis=0)
-        values[...], log_scale = attention_gradient(raised, g)
-        return loss, log_odds, self.log_probability + unit + log_scale, phi, residual, unit
+        label_votes = self._relative(columns, np.argmax(raised, axis=0))
+        g = np.matmul(columns, residual[:, :, None])[:, :, 0] - label_votes * without[:, None]
+        g_unit = self._rescue(g, columns, label_votes, logits, top, log_total)
+        values[...], log_scale = attention_gradient(raised, g.T)
+        scale = self.log_probability + unit + g_unit + log_scale
+        return loss, log_odds, scale, phi, residual, unit
 
+    def _relative(self, columns, winner):
+        """Columns minus that of the winner, then minus their entries at the first label, in place.
 
-def _column_groups(excess):
-    """Group number of each row of a csr array; rows equal bit for bit share one."""
-    excess = excess.copy()
-    excess.eliminate_zeros()
-    seen, group = {}, np.empty(excess.shape[0], dtype=np.intp)
-    for x, (start, stop) in enumerate(zip(excess.indptr[:-1], excess.indptr[1:], strict=True)):
-        key = (excess.indices[start:stop].tobytes(), excess.data[start:stop].tobytes())
-        group[x] = seen.setdefault(key, len(seen))
-    return group
+        Neither changes g_x - g_winner, the residuals summing to zero. Columns that are equal bit
+        for bit then give exactly zero, and so do two classes that a token votes for alike, whose
+        large residuals would cancel. Returns the entries at the label, (n, l); those of classes
+        without a vote are minus these.
+        """
+        rows = np.arange(len(columns))
+        columns -= columns[rows, winner][:, None, :]
+        label_votes = columns[rows, :, self.label[self.label_start]].copy()
+        columns -= label_votes[:, :, None]
+        return label_votes
 
+    def _rescue(self, g, columns, label_votes, logits, top, log_total):
+        """Redo, in units of their own, the g that underflow; returns the log units, (n,).
 
-def _first_of_group(group):
-    """For every entry of (l, n) the row of the first equal one in its column; None if trivial."""
-    order = np.argsort(group, axis=0, kind="stable")
-    ordered = np.take_along_axis(group, order, axis=0)
-    new = np.ones(group.shape, dtype=bool)
-    new[1:] = ordered[1:] != ordered[:-1]
-    if new.all():
-        return None
-    # In sorted order the start of the run an entry belongs to, then back to the rows.
-    start = np.maximum.accumulate(np.where(new, np.arange(len(group))[:, None], 0), axis=0)
-    first = np.empty_like(order)
-    np.put_along_axis(first, order, np.take_along_axis(order, start, axis=0), axis=0)
-    return first
+        This happens where 1 - p is made of classes that make no difference to any token, and the
+        classes that do are far less probable.
+        """
+        unit = np.zeros(len(g))
+        one_label = np.diff(self.label_start, append=len(self.label)) == 1
+        weak = one_label & (np.abs(g).max(axis=1) < _WEAK) & (log_total > -np.inf)
+        weak = np.flatnonzero(weak)
+        if len(weak):
+            votes = columns[weak]
+            live = (votes != 0.0).any(axis=1)
+            log_p = np.where(live, logits[weak], -np.inf) - log_total[weak, None]
+            log_p_without = np.full(len(weak), -np.inf)
+            if self.n_other:
+                log_p_without = np.log(self.n_other) - top[weak] - log_total[weak]
+                log_p_without[(label_votes[weak] == 0.0).all(axis=1)] = -np.inf
+            best = np.maximum(log_p.max(axis=1), log_p_without)
+            best = np.where(best > -np.inf, best, 0.0)
+            p, p_without = np.exp(log_p - best[:, None]), np.exp(log_p_without - best)
+            g[weak] = np.matmul(votes, p[:, :, None])[:, :, 0]
+            g[weak] -= label_votes[weak] * p_without[:, None]
+            unit[weak] = best
+        return unit

@@ -103,6 +103,8 @@ def normalized_gradient_descent(
             stop_reason = "zero gradient"
             break
         # Divide before multiplying: the norm may be as small as the entries are.
-        step = value.gradient * (steps[t] / norm)
+        # Divide first: eta / norm may overflow where the gradient is tiny in its units.
+        step = value.gradient / norm
+        step *= steps[t]
         theta -= step
     return NGDResult(theta, history, t, stop_reason)

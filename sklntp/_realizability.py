@@ -1,6 +1,6 @@
 """The paper's assumptions, one by one, each with the sentences that break it."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
@@ -31,19 +31,34 @@ class Condition:
 class RealizabilityReport:
     """Which of the paper's assumptions the data meet; ``print`` it.
 
+    N(x) are the next tokens of x in the collocation, n(x) the only one. The first seven
+    conditions together are Assumption 1, realizability; the others are not part of it.
+
     Attributes
     ----------
-    every_token_has_pair, collocation_is_function, collocation_is_injective, \
-next_tokens_producible, orders_acyclic, no_confused_tokens, regeneration : Condition
-        Together these are Assumption 1.
+    every_token_has_pair : Condition
+        N(x) is not empty.
+    collocation_is_function : Condition
+        N(x) has one element.
+    collocation_is_injective : Condition
+        No two tokens have a next token in common.
+    next_tokens_producible : Condition
+        In each sentence, N(x) of some token holds the next token.
+    orders_acyclic : Condition
+        No token is above itself.
+    no_confused_tokens : Condition
+        No token has another above it and another below it under the same query.
+    regeneration : Condition
+        In each sentence, n of the token that has no other above it is the next token.
     assumption_3 : Condition
         In each sentence the token that produces the next one occurs at least as often as each
         other token.
     assumption_3_strict : Condition
-        ... as all the others together.
+        ... as all the others together; sufficient, not needed.
     regenerated : float
-        Share of the sentences whose next token is n of the token that has nothing above it among
-        the tokens of the sentence.
+        Share of the sentences for which `regeneration` holds.
+    collocation_mode : {"single", "last", "context"}
+        Where the collocation was read off.
     """
 
     every_token_has_pair: Condition
@@ -56,30 +71,37 @@ next_tokens_producible, orders_acyclic, no_confused_tokens, regeneration : Condi
     assumption_3: Condition
     assumption_3_strict: Condition
     regenerated: float
+    collocation_mode: str
+    _sizes: tuple = field(repr=False)  # sentences, and tokens that have no one-token sentence
 
     @property
     def realizable(self):
         """Whether Assumption 1 holds: all conditions but those of Assumption 3."""
-        return all(
-            getattr(self, f.name).holds
-            for f in fields(self)
-            if f.name not in ("assumption_3", "assumption_3_strict", "regenerated")
-        )
+        return all(condition.holds for _, condition in self._conditions()[:7])
+
+    def _conditions(self):
+        found = [(f.name, getattr(self, f.name)) for f in fields(self)]
+        return [(name, value) for name, value in found if isinstance(value, Condition)]
 
     def __str__(self):
+        n_sentences, not_alone = self._sizes
         lines = [f"realizable: {'yes' if self.realizable else 'no'}"]
-        for f in fields(self):
-            if f.name == "regenerated":
-                continue
-            condition = getattr(self, f.name)
-            line = f"  {'ok' if condition.holds else 'NO'}  {f.name.replace('_', ' ')}"
+        for name, condition in self._conditions():
+            line = f"  {'ok' if condition.holds else 'NO'}  {name.replace('_', ' ')}"
+            if name == "assumption_3_strict":
+                line += " (sufficient, not needed)"
             if not condition.holds:
                 line += f": {condition.reason}"
                 if len(condition.witnesses):
                     plural = "s" if len(condition.witnesses) > 1 else ""
                     line += f" (sentence{plural} {show(condition.witnesses.tolist())})"
             lines.append(line)
-        lines.append(f"regenerated: {self.regenerated:.6g} of the sentences")
+        lines.append(
+            f"regenerated: {round(self.regenerated * n_sentences)} of {n_sentences} sentences"
+        )
+        lines.append(f"collocation: {self.collocation_mode!r}")
+        if not_alone and self.collocation_mode != "single":
+            lines[-1] += f"; no one-token sentence for {show(not_alone)}"
         return "\n".join(lines)
 
 
@@ -128,7 +150,15 @@ class Checks:
             assumption_3=self.majority(np.maximum, "one other token"),
             assumption_3_strict=self.majority(np.add, "all others together"),
             regenerated=regenerated,
+            collocation_mode=self.data.mode,
+            _sizes=(len(self.sentence_row), self.not_alone()),
         )
+
+    def not_alone(self):
+        """The tokens of the sentences that no one-token sentence shows."""
+        alone = np.bincount(self.row, weights=self.count)[self.row] == 1
+        tokens = np.setdiff1d(self.token, self.token[alone])
+        return [self.names[x] for x in tokens[tokens < self.n_tokens]]
 
     def condition(self, bad_entries, reasons):
         """A condition violated by the rows that have a bad entry, and for the given reasons."""

@@ -144,9 +144,8 @@ def ragged_rows(X):
     is_sequence = [_is_sequence(cell) for cell in cells]
     if not any(is_sequence):
         is_table = hasattr(X, "columns") or (isinstance(X, np.ndarray) and X.ndim == 2)
-        if cells and not is_table and isinstance(cells[0], (str, bytes)):
-            _refuse_strings(0, cells[0])
-        return None
+        if is_table or all(isinstance(cell, (Real, np.generic, np.ndarray)) for cell in cells):
+            return None  # for scikit-learn's checks and messages
     if not all(is_sequence):
         where = is_sequence.index(False)
         if isinstance(cells[where], (str, bytes)):
@@ -256,7 +255,7 @@ def _read_table(table):
 
 def token_array(tokens):
     """Tokens as an array: int64, float64 or str; object where these would change a token."""
-    if any(isinstance(t, str) and t.endswith("\0") for t in tokens):
+    if not tokens or any(isinstance(t, str) and t.endswith("\0") for t in tokens):
         return np.array(tokens, dtype=object)
     array = np.array(tokens)
     return array if array.tolist() == tokens else np.array(tokens, dtype=object)

@@ -94,9 +94,12 @@ def read_weights(sample_weight, n_sentences):
         return np.ones(n_sentences)
     if isinstance(sample_weight, Real):
         sample_weight = np.full(n_sentences, sample_weight)
-    sample_weight = np.asarray(sample_weight)
-    if sample_weight.dtype.kind not in "fiub":
-        for i, value in enumerate(sample_weight.ravel().tolist()):
+    values = sample_weight
+    if not isinstance(values, (list, tuple)):
+        values = np.asarray(values)
+        values = values.ravel().tolist() if values.dtype.kind not in "fiub" else []
+    if not set(map(type, values)) <= {int, float}:
+        for i, value in enumerate(values):
             if not isinstance(value, Real):
                 raise ValueError(
                     f"sample_weight must hold numbers; sample_weight[{i}] is "

@@ -7,6 +7,7 @@ from scipy.sparse import csr_array
 
 from sklntp._dataset import build_dataset
 from sklntp._max_margin import solve_kq, solve_ov
+from sklntp._ngd import weighted_norm
 from sklntp._realizability import Checks, Condition, RealizabilityReport
 from sklntp._sequences import token_array
 
@@ -191,6 +192,8 @@ class MaxMarginKQ:
     ----------
     coef : csr_array of shape (n_tokens, n_tokens)
         W_kq*[key token, query token].
+    norm : float
+        ||W_kq*||_F.
     margin : float
         The smallest margin outside cycles: 1 within rounding, inf without pairs.
     gap : float
@@ -202,6 +205,7 @@ class MaxMarginKQ:
     """
 
     coef: csr_array
+    norm: float
     margin: float
     gap: float
     n_components: int
@@ -302,6 +306,7 @@ def max_margin_kq(X, y, *, collocation="auto", vocabulary=None, sample_weight=No
         coef=csr_array(
             (solution.value, (solution.token, solution.query)), shape=(n_tokens, n_tokens)
         ),
+        norm=weighted_norm(solution.value),
         margin=solution.margin,
         gap=solution.gap,
         n_components=solution.n_components,

@@ -28,7 +28,7 @@ ROLES = ["optimal", "non_optimal", "confused", "non_comparable"]
 def _failing(report):
     """Condition -> witnesses, for those that do not hold."""
     found = {name: getattr(report, name) for name in CONDITIONS}
-    assert {f.name for f in fields(report)} == {*CONDITIONS, "regenerated"}
+    assert {f.name for f in fields(report)} == {*CONDITIONS, "regenerated", "collocation_mode", "_sizes"}
     for condition in found.values():
         assert condition.holds is (condition.reason == "")
         assert not (condition.holds and len(condition.witnesses))
@@ -201,7 +201,7 @@ def test_the_report_as_text():
         for part in what:
             assert part in lines[name]
     assert lines["collocation is function"].strip().startswith("ok")
-    assert text.splitlines()[-1].startswith("regenerated: 0.571429")  # 4 of 7
+    assert text.splitlines()[-2] == "regenerated: 4 of 7 sentences"
 
 
 def test_a_cycle_over_several_sentences():
@@ -361,3 +361,13 @@ def test_references_leave_out_weights_of_zero(function):
 def test_bad_input_is_named(function, args, params, match):
     with pytest.raises(ValueError, match=match):
         function(*args, **params)
+
+
+def test_the_report_says_where_the_collocation_comes_from():
+    X, y = [["a"], ["b"], ["c"], ["a", "b"]], ["b", "c", "a", "b"]
+    report = check_realizable(X, y)
+    assert report.collocation_mode == "single"
+    assert str(report).splitlines()[-1] == "collocation: 'single'"
+    report = check_realizable([*X, ["b", "d"]], [*y, "c"])
+    assert report.collocation_mode == "last"
+    assert str(report).splitlines()[-1] == "collocation: 'last'; no one-token sentence for 'd'"
