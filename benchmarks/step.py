@@ -16,7 +16,7 @@ import scipy
 from threadpoolctl import threadpool_limits
 
 from sklntp._dataset import build_dataset
-from sklntp._ngd import normalized_gradient_descent
+from sklntp._ngd import StepSizes, normalized_gradient_descent
 from sklntp._training import AttentionProblem, train, zero_model
 from sklntp.datasets import make_realizable_ntp
 
@@ -54,9 +54,9 @@ def main():
     start = time.perf_counter()
     data = build_dataset(bunch.X, bunch.y)
     encoding = time.perf_counter() - start
-    model = train(data, zero_model(data), ("ov",), [np.full(100, 0.2)])
+    model = train(data, zero_model(data), ("ov",), [StepSizes(0.2, stop=100)])
     problem = AttentionProblem(data, model)
-    theta, steps = problem.start, np.full(args.steps, 0.2)
+    theta, steps = problem.start, StepSizes(0.2, stop=args.steps)
     n = len(problem.loss.index)
     x = np.random.default_rng(0).normal(size=n)
     out = np.empty_like(x)

@@ -14,12 +14,13 @@ from sklntp._dataset import build_dataset, encode
 from sklntp._forward import AttentionWeights, OutputWeights, attention, logit_blocks
 from sklntp._forward import predict_classes as predict_contexts
 from sklntp._max_margin import MaxMarginError, solve_kq, solve_ov
-from sklntp._ngd import step_sizes
+from sklntp._ngd import StepSizes
 from sklntp._sequences import read_sequences, short, token_array
 from sklntp._training import Model, train, zero_model
 
 _STAGES = [("ov", "kq"), ("ov",), ("kq",), ("joint",), ("ov", "kq", "joint")]
-_MAX_NORM = 1e300  # of a matrix: sums of its entries stay in the range of float64
+# A matrix then has a norm of at most 1e302, and sums of its entries stay in the range of float64.
+_LARGEST = {Real: 1e290, Integral: 10**12}  # step_size, max_iter
 _DENSE_LIMIT = 100e6  # bytes of a coefficient matrix that an attribute builds on access
 _WORK_LIMIT = 2e9  # of a reference that an attribute solves on access: some seconds
 
@@ -231,12 +232,6 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
         stages = self._check_stages()
         step_size = self._per_stage("step_size", len(stages), Real)
         max_iter = self._per_stage("max_iter", len(stages), Integral)
-        if max(float(eta) * n for eta, n in zip(step_size, max_iter, strict=True)) > _MAX_NORM:
-            # Every step has norm eta, so this bounds all coefficients.
-            raise ValueError(
-                f"step_size times max_iter must be at most {_MAX_NORM:.0e}; "
-                f"got step_size={short(self.step_size)}."
-            )
         data = build_dataset(
             X,
             y,
@@ -250,7 +245,7 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
         steps = []
         for stage, eta, n in zip(stages, step_size, max_iter, strict=True):
             done = max(len(start.history.get(stage, {}).get("loss", ())) - 1, 0)
-            steps.append(step_sizes(eta, self.step_schedule, done, done + n))
+            steps.append(StepSizes(float(eta), self.step_schedule, done, done + int(n)))
         try:
             model = train(
                 data,
@@ -269,7 +264,7 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
 
     def _check_stages(self):
         stages = tuple(self.stages)
-        if stages not in _STAGES:
+        if not all(isinstance(stage, str) for stage in stages) or stages not in _STAGES:
             raise ValueError(f"stages must be one of {_STAGES}; got {short(self.stages)}.")
         if self.solver == "max_margin" and "joint" in stages:
             raise ValueError('solver="max_margin" has no reference for stages with "joint".')
@@ -285,9 +280,11 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
             )
         for number in values:
             good = isinstance(number, kind) and not isinstance(number, bool)
-            if not (good and 0 < number < np.inf):
-                what = "finite positive number" if kind is Real else "positive integer"
-                raise ValueError(f"{name} must be a {what}; got {short(value)}.")
+            if not (good and 0 < number <= _LARGEST[kind]):
+                what = "positive number" if kind is Real else "positive integer"
+                raise ValueError(
+                    f"{name} must be a {what}, at most {_LARGEST[kind]:.0e}; got {short(value)}."
+                )
         return values
 
     def _starting_point(self, stages, data):
@@ -333,6 +330,11 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
 
     def _store(self, data, model):
         """Unpack into fitted attributes: arrays, dicts and strings only."""
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self, name):
+                delattr(self, name)
+        for name, value in data.features.items():
+            setattr(self, name, value)
         self.classes_ = data.classes
         self.vocabulary_ = token_array(data.vocabulary)
         self.collocation_mode_ = data.mode

@@ -1,5 +1,6 @@
 """From X and y to everything training needs: the one way that data takes into the package."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,7 @@ class Dataset:
     orders: Orders
     sentences: np.ndarray  # (n_kept,) index in X of the sentences of positive weight
     label_codes: np.ndarray  # (n_kept,) class code of the next token of each
+    features: dict  # n_features_in_, feature_names_in_ where X has them
 
 
 def build_dataset(
@@ -48,14 +50,16 @@ def build_dataset(
     vocabulary : sequence of distinct tokens, default=None
     handle_unknown : {"orthogonal", "error"}, default="orthogonal"
     estimator : estimator, default=None
-        Whose ``n_features_in_`` is set.
+        Named in the messages about X; not changed.
 
     Returns
     -------
     Dataset
     """
-    if collocation not in COLLOCATION_MODES:
-        raise ValueError(f"collocation must be one of {COLLOCATION_MODES}; got {collocation!r}.")
+    if not isinstance(collocation, str) or collocation not in COLLOCATION_MODES:
+        raise ValueError(
+            f"collocation must be one of {COLLOCATION_MODES}; got {short(collocation)}."
+        )
     sequences = read_sequences(estimator, X, reset=True)
     if not len(sequences):
         raise ValueError("Found array with 0 sample(s): at least one sentence is required.")
@@ -67,13 +71,26 @@ def build_dataset(
 
     tokens = sequences.tokens if vocabulary is None else check_vocabulary(vocabulary)
     codes = encode(sequences, tokens, handle_unknown)
+    if codes.min() == len(tokens):
+        raise ValueError(f"No token of X is in the vocabulary; X holds {show(sequences.tokens)}.")
     classes, label_codes = _encode_labels(y, tokens if vocabulary is not None else None)
     contexts = merge_contexts(codes, sequences.offsets, len(tokens))
     labels = merge_labels(contexts, label_codes, weight, len(classes))
     mode = resolve_mode(collocation, contexts)
     pairs = build_collocation(mode, contexts, labels, len(classes))
     orders = build_orders(contexts, labels, pairs, len(classes))
-    return Dataset(tokens, classes, contexts, labels, mode, pairs, orders, kept, label_codes)
+    return Dataset(
+        tokens,
+        classes,
+        contexts,
+        labels,
+        mode,
+        pairs,
+        orders,
+        kept,
+        label_codes,
+        sequences.features,
+    )
 
 
 def check_vocabulary(vocabulary):
@@ -85,6 +102,7 @@ def check_vocabulary(vocabulary):
         )
     tokens = [t.item() if isinstance(t, np.generic) else t for t in vocabulary]
     wrong = [t for t in tokens if isinstance(t, bool) or not isinstance(t, (str, int, float))]
+    wrong += [t for t in tokens if isinstance(t, float) and not math.isfinite(t)]
     if not tokens or wrong or len({isinstance(t, str) for t in tokens}) > 1:
         raise ValueError(
             "vocabulary must hold at least one token, all str or all numbers; "

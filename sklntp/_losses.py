@@ -10,6 +10,7 @@ where normalized gradient descent goes.
 
 import numpy as np
 
+from sklntp._contexts import unique_keys
 from sklntp._gradients import label_residuals
 from sklntp._kernels import DistinctBlock, GeneralBlock
 from sklntp._ngd import Evaluation
@@ -128,7 +129,7 @@ def context_pairs(contexts):
     query = np.repeat(contexts.query, lengths).astype(np.int64)
     trained = (np.repeat(lengths, lengths) > 1) & (query < contexts.n_tokens)
     trained &= contexts.tokens < contexts.n_tokens
-    return np.unique(query[trained] * contexts.n_tokens + contexts.tokens[trained])
+    return unique_keys(query[trained] * contexts.n_tokens + contexts.tokens[trained])
 
 
 class AttentionLoss:

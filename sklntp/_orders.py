@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from sklntp._contexts import find_sorted
+from sklntp._contexts import find_sorted, unique_keys
 
 _CHUNK = 1 << 22  # entries of one (length, length, n) comparison, to bound memory
 
@@ -58,8 +58,8 @@ def build_orders(contexts, labels, collocation, n_classes):
             can = collocation.contains(x, label[start : start + step, None], n_classes)
             n, i, j = np.nonzero(can[:, :, None] & ~can[:, None, :])
             query = contexts.query[part[n]].astype(np.int64)
-            keys.append(np.unique((query * base + x[n, i]) * base + x[n, j]))
-    key = np.unique(np.concatenate(keys))
+            keys.append(unique_keys((query * base + x[n, i]) * base + x[n, j]))
+    key = unique_keys(np.concatenate(keys))
     key, below = np.divmod(key, base)
     query, above = np.divmod(key, base)
     return Orders(query=query, above=above, below=below)
@@ -68,8 +68,8 @@ def build_orders(contexts, labels, collocation, n_classes):
 def has_above(contexts, orders):
     """For every token of every context, whether another token of the context is above it.
 
-    The transitive closure counts: the tokens of a cycle are above each other. Otherwise a path
-    adds nothing here, since whatever produces the next token is above all others directly.
+    Above it means directly, in some sentence, or as members of one cycle. A longer path could only
+    matter between two tokens that both produce the next one.
 
     Parameters
     ----------

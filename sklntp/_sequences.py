@@ -5,13 +5,15 @@ array or one-column DataFrame whose cells are sequences (ragged), and a 2-D arra
 table: each row a sentence, each distinct value a token). Tokens are all str or all numbers.
 """
 
+import math
 import reprlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from numbers import Integral, Real
 
 import numpy as np
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
@@ -25,6 +27,7 @@ class Sequences:
     tokens: list  # the distinct tokens, sorted, Python str, int or float
     codes: np.ndarray  # (n_positions,) intp
     offsets: np.ndarray  # (n_sentences + 1,) intp
+    features: dict = field(default_factory=dict)  # n_features_in_, feature_names_in_ for the fit
 
     def __len__(self):
         return len(self.offsets) - 1
@@ -40,7 +43,7 @@ class Sequences:
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.intp)
         positions = flat_ranges(self.offsets[:-1][rows], lengths)
         kept, codes = np.unique(self.codes[positions], return_inverse=True)
-        return Sequences([self.tokens[k] for k in kept], codes, offsets)
+        return replace(self, tokens=[self.tokens[k] for k in kept], codes=codes, offsets=offsets)
 
 
 def flat_ranges(starts, lengths):
@@ -61,8 +64,8 @@ def read_sequences(estimator, X, *, reset):
     Parameters
     ----------
     estimator : estimator or None
-        Its ``n_features_in_`` and ``feature_names_in_`` are set (`reset`) or, for tables, checked;
-        None for the functions that have no estimator.
+        Whose ``n_features_in_`` and ``feature_names_in_`` a table must match, without `reset`; it
+        is not changed. None for the functions that have no estimator.
     X : array-like
         See the module's first lines.
     reset : bool
@@ -77,23 +80,30 @@ def read_sequences(estimator, X, *, reset):
     TypeError, ValueError
         Naming the sentence and position of what is not a token.
     """
-    if estimator is not None and reset:
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(estimator, name):
-                delattr(estimator, name)
     rows = ragged_rows(X)
-    if rows is not None and not _is_float_table(rows):
-        sequences = _read_ragged(rows)
-        lengths = np.unique(sequences.lengths)
-        if estimator is not None and reset and len(lengths) == 1:
-            estimator.n_features_in_ = int(lengths[0])
-        return sequences
+    if rows is not None:
+        if not _is_float_table(rows):
+            sequences = _encode(*flatten(rows))
+            lengths = np.unique(sequences.lengths)
+            features = {"n_features_in_": int(lengths[0])} if len(lengths) == 1 else {}
+            return replace(sequences, features=features)
+        X = rows
+    # Cell by cell where one dtype for all, which scikit-learn looks for, would change tokens.
+    by_cell = hasattr(X, "columns") or (
+        isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype == object
+    )
+    features = {}
     if estimator is None:
-        table = check_array(X, dtype=None)
+        table = X if by_cell else check_array(X, dtype=None)
+    elif reset:
+        probe = clone(estimator)
+        table = validate_data(probe, X, dtype=None, skip_check_array=by_cell)
+        names = ("n_features_in_", "feature_names_in_")
+        features = {name: getattr(probe, name) for name in names if hasattr(probe, name)}
     else:
         # An array or table of another width is refused here; lists are not (they are ragged).
-        table = validate_data(estimator, X, dtype=None, reset=reset)
-    return _read_table(table)
+        table = validate_data(estimator, X, dtype=None, reset=False, skip_check_array=by_cell)
+    return replace(_read_table(table), features=features)
 
 
 def _is_sequence(cell):
@@ -103,6 +113,7 @@ def _is_sequence(cell):
     return (
         hasattr(cell, "__len__")
         and hasattr(cell, "__iter__")
+        and not hasattr(cell, "columns")
         and not isinstance(cell, (str, bytes, bytearray, dict, set, frozenset))
     )
 
@@ -159,7 +170,10 @@ def ragged_rows(X):
 
 def short(value):
     """A short repr for a message; numpy scalars as the plain numbers they are."""
-    return reprlib.repr(value.item() if isinstance(value, np.generic) else value)
+    try:
+        return reprlib.repr(value.item() if isinstance(value, np.generic) else value)
+    except ValueError:  # an int of more digits than Python prints
+        return f"an int of {value.bit_length()} bits"
 
 
 def _refuse_strings(where, text):
@@ -182,14 +196,13 @@ def flatten(rows):
     flat = list(chain.from_iterable(rows))
     kinds = set(map(type, flat))
     if not (kinds <= {str} or kinds <= {int}):
-        _check_tokens(rows)
+        _check_tokens(rows, floats=False)
         flat = [str(t) if isinstance(t, str) else int(t) for t in flat]
     return flat, lengths
 
 
-def _read_ragged(rows):
-    """Rows of str or int tokens -> Sequences."""
-    flat, lengths = flatten(rows)
+def _encode(flat, lengths):
+    """Tokens and lengths of the sentences -> Sequences."""
     if not lengths.all():
         raise ValueError(
             f"Sentence {int(np.argmin(lengths))} is empty; every sentence needs at least one token."
@@ -210,47 +223,58 @@ def _is_float_table(rows):
     ) and not all(issubclass(k, Integral) for k in kinds)
 
 
-def _check_tokens(rows):
-    """Raise for the first token that is neither str nor int, or of another type than the first."""
+def _check_tokens(rows, *, floats):
+    """Raise for the first cell that is no token, or a token of another type than the first.
+
+    Tokens are str or int; with `floats`, in a table, str or any finite number.
+    """
+    numbers = (int, float, np.integer, np.floating) if floats else (int, np.integer)
+    wanted = "a str or a number" if floats else "a str or an int"
     first = None
     for i, row in enumerate(rows):
         for j, token in enumerate(row):
             if isinstance(token, str):
                 kind = "str"
-            elif isinstance(token, Integral) and not isinstance(token, (bool, np.bool_)):
-                kind = "int"
+            elif isinstance(token, numbers) and not isinstance(token, bool):
+                kind = "number" if floats else "int"
+                if not -math.inf < token < math.inf:
+                    what = "NaN" if token != token else "infinity"
+                    raise ValueError(f"Input X contains {what}: sentence {i}, position {j}.")
             else:
-                # scikit-learn's checks look for this wording when an element is a dict.
+                # scikit-learn's checks look for the wording in parentheses.
                 raise TypeError(
-                    f"Sentence {i}, position {j}: a token must be a str or an int; got "
+                    f"Sentence {i}, position {j}: a token must be {wanted}; got "
                     f"{type(token).__name__} {short(token)} "
                     "(argument must be a string or a number)."
                 )
-            first = first or (kind, i, j)
+            first = first or (kind, i, j, token)
             if kind != first[0]:
                 raise TypeError(
-                    f"Tokens must be all str or all int: sentence {first[1]}, position {first[2]} "
-                    f"holds {first[0]} {short(rows[first[1]][first[2]])}, but sentence {i}, "
-                    f"position {j} holds {kind} {short(token)}."
+                    f"Tokens must be all str or all {'numbers' if floats else 'int'}: sentence "
+                    f"{first[1]}, position {first[2]} holds {_typed(first[3])}, but sentence {i}, "
+                    f"position {j} holds {_typed(token)}."
                 )
 
 
+def _typed(value):
+    """Type and value for a message, of a numpy scalar those of the plain number."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return f"{type(value).__name__} {short(value)}"
+
+
 def _read_table(table):
-    """A checked 2-D array -> Sequences: each row a sentence, each distinct value a token."""
-    n, width = table.shape
-    if table.dtype.kind in "US":
-        table = table.astype(object)
-    if table.dtype == object:
-        rows = table.tolist()
-        floats = {float, np.float16, np.float32, np.float64}
-        if not all(issubclass(k, Real) for k in set(map(type, chain(*rows))) - floats):
-            _check_tokens(rows)
-            return _read_ragged(rows)
-        table = table.astype(np.float64)
-    if table.dtype == bool:
-        raise TypeError("Tokens must be str or numbers; got a table of bool.")
-    tokens, codes = np.unique(table.ravel(), return_inverse=True)
-    return Sequences(tokens.tolist(), codes.ravel(), np.arange(n + 1, dtype=np.intp) * width)
+    """A 2-D array or DataFrame -> Sequences: each row a sentence, each distinct value a token."""
+    if isinstance(table, np.ndarray) and table.dtype.kind in "iuf":
+        n, width = table.shape
+        tokens, codes = np.unique(table.ravel(), return_inverse=True)
+        return Sequences(tokens.tolist(), codes.ravel(), np.arange(n + 1, dtype=np.intp) * width)
+    if hasattr(table, "rows"):  # polars
+        rows = table.rows()
+    else:
+        rows = np.asarray(table, dtype=object).tolist()
+    _check_tokens(rows, floats=True)
+    flat = [t.item() if isinstance(t, np.generic) else t for t in chain.from_iterable(rows)]
+    return _encode(flat, np.fromiter(map(len, rows), dtype=np.intp, count=len(rows)))
 
 
 def token_array(tokens):

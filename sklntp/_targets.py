@@ -1,7 +1,8 @@
 """Next tokens and sample weights: validated, opaque, with the sentence named where one is wrong."""
 
+import math
 import warnings
-from numbers import Real
+from numbers import Integral, Real
 
 import numpy as np
 from sklearn.utils import check_array, column_or_1d
@@ -31,22 +32,11 @@ def read_labels(y, n_sentences):
     if y is None:
         raise ValueError("fit requires y to be passed, but the target y is None.")
     values = list(y) if isinstance(y, (list, tuple)) else np.asarray(y)
-    if isinstance(values, list) or values.dtype == object:
-        kinds = {}
-        for i, label in enumerate(values):
-            if _is_missing(label):
-                raise ValueError(f"y[{i}], the next token of sentence {i}, is missing: {label!r}.")
-            if isinstance(label, (dict, set)):
-                raise TypeError(f"y[{i}] must be a str or a number; got {type(label).__name__}.")
-            if np.ndim(label) and len(label) != 1:
-                raise ValueError(f"y[{i}] must be one next token; got {short(label)}.")
-            kinds.setdefault(isinstance(label, str), i)
-        if len(kinds) == 2:
-            i, j = sorted(kinds.values())
-            raise TypeError(
-                f"Next tokens must be of one type: y[{i}] is {type(values[i]).__name__} "
-                f"{short(values[i])}, but y[{j}] is {type(values[j]).__name__} {short(values[j])}."
-            )
+    is_list = isinstance(values, list)
+    if not is_list and values.ndim == 0:
+        raise TypeError(f"y must be a list or array of next tokens; got {type(y).__name__}.")
+    if is_list or (values.dtype.kind in "OfmM" and values[:1].size <= 1):
+        _check_labels(values)
         values = _plain_array(values)
     values = column_or_1d(values, warn=True)
     if len(values) != n_sentences:
@@ -54,13 +44,39 @@ def read_labels(y, n_sentences):
             "Found input variables with inconsistent numbers of samples: "
             f"{n_sentences} sentences in X, {len(values)} next tokens in y."
         )
-    if values.dtype.kind in "fc":
-        check_array(values, ensure_2d=False, dtype=None, input_name="y")
     with warnings.catch_warnings():
         # Many distinct next tokens are the normal case here, not a regression target.
         warnings.filterwarnings("ignore", message=".*unique classes is greater than 50%")
         check_classification_targets(values)
     return values
+
+
+def _check_labels(values):
+    """Raise for the first next token that is missing, no scalar, or of another type."""
+    first = {}
+    for i, label in enumerate(values):
+        if np.ndim(label):
+            if np.size(label) != 1:
+                raise ValueError(f"y[{i}] must be one next token; got {short(label)}.")
+            label = np.ravel(label)[0]  # a column
+        if _is_missing(label):
+            raise ValueError(
+                f"Input y contains NaN or the like: y[{i}], the next token of sentence {i}, "
+                f"is missing: {label!r}."
+            )
+        if isinstance(label, (dict, set, frozenset, bytes)):
+            raise TypeError(f"y[{i}] must be a str or a number; got {type(label).__name__}.")
+        if isinstance(label, float) and not math.isfinite(label):
+            raise ValueError(f"Input y contains infinity: y[{i}].")
+        is_bool = isinstance(label, (bool, np.bool_))
+        kind = "bool" if is_bool else "str" if isinstance(label, str) else "number"
+        first.setdefault(kind, (i, label))
+        if len(first) == 2:
+            (i, one), (j, other) = first.values()
+            raise TypeError(
+                f"Next tokens must be of one type: y[{i}] is {type(one).__name__} {short(one)}, "
+                f"but y[{j}] is {type(other).__name__} {short(other)}."
+            )
 
 
 def _is_missing(value):
@@ -74,11 +90,22 @@ def _is_missing(value):
 
 
 def _plain_array(values):
-    """Labels as an array of one kind; an object array of str stays the user's."""
+    """Labels as an array of one kind that changes none; an object array of str stays the user's."""
     if isinstance(values, np.ndarray):
-        strings = any(isinstance(v, str) for v in values)
-        return values if strings else np.asarray(values.tolist())
-    return token_array(values) if isinstance(values[0], str) else np.asarray(values)
+        if values.dtype != object or any(isinstance(v, str) for v in values.ravel()):
+            return values
+        values = values.tolist()
+    if values and isinstance(values[0], str):
+        return token_array(values)
+    array = np.asarray(values)
+    plain = [v.tolist() if isinstance(v, np.ndarray) else v for v in values]
+    ints = all(isinstance(v, Integral) for v in plain)
+    if array.tolist() != plain or (ints and array.dtype.kind not in "iub"):
+        raise ValueError(
+            "Next tokens that are numbers must fit into one numpy dtype without changing; these "
+            "need more than 64 bits. Use str."
+        )
+    return array
 
 
 def read_weights(sample_weight, n_sentences):
@@ -105,9 +132,12 @@ def read_weights(sample_weight, n_sentences):
                     f"sample_weight must hold numbers; sample_weight[{i}] is "
                     f"{type(value).__name__} {short(value)}."
                 )
-    weight = check_array(
-        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
-    )
+    try:
+        weight = check_array(
+            sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
+        )
+    except OverflowError:
+        raise ValueError("sample_weight holds a number beyond the range of float64.") from None
     if weight.shape != (n_sentences,):
         raise ValueError(
             f"sample_weight must have shape ({n_sentences},), one weight per sentence; "
@@ -116,6 +146,15 @@ def read_weights(sample_weight, n_sentences):
     if weight.min() < 0:
         i = int(np.argmin(weight))
         raise ValueError(f"sample_weight must not be negative; sample_weight[{i}] is {weight[i]}.")
-    if not weight.any():
+    largest = weight.max()
+    if largest == 0:
         raise ValueError("sample_weight is zero for every sentence: no weight is left to fit.")
+    zeros = np.count_nonzero(weight == 0)
+    # Only ratios count: a power of two changes no bit, and keeps the sums in range.
+    weight = np.ldexp(weight, -math.frexp(largest)[1])
+    if ((weight > 0) & (weight < 1e-150)).any() or (weight == 0).sum() > zeros:
+        raise ValueError(
+            "sample_weight spans too wide a range: the smallest weight that is not "
+            "zero must be at least 1e-150 of the largest."
+        )
     return weight

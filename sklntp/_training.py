@@ -61,7 +61,7 @@ def train(data, model, stages, steps, *, solver="ngd", track=False, report=None)
     model : Model
         Where to start.
     stages : sequence of {"ov", "kq", "joint"}
-    steps : list of ndarray
+    steps : list of StepSizes
         The step sizes of each stage.
     solver : {"ngd", "max_margin"}, default="ngd"
     track : bool, default=False
@@ -77,8 +77,8 @@ def train(data, model, stages, steps, *, solver="ngd", track=False, report=None)
     for stage, eta in zip(stages, steps, strict=True):
         problem = _PROBLEMS[stage](data, model, need_reference=track or solver == "max_margin")
         if solver == "max_margin":
-            theta = problem.reference_point(float(eta.sum()))
-            eta = eta[:0]
+            theta = problem.reference_point(eta.total())
+            eta = ()
         else:
             theta = problem.start
         result = normalized_gradient_descent(
@@ -90,7 +90,7 @@ def train(data, model, stages, steps, *, solver="ngd", track=False, report=None)
             report=report and partial(report, stage, len(eta)),
         )
         reason = "max_margin" if solver == "max_margin" else result.stop_reason
-        earlier = model.history.get(stage)
+        earlier = model.history.get(stage) if solver == "ngd" else None
         model = replace(
             problem.model(result.theta),
             history=model.history | {stage: _continue(earlier, result.history)},
@@ -101,10 +101,13 @@ def train(data, model, stages, steps, *, solver="ngd", track=False, report=None)
 
 
 def _continue(earlier, history):
-    """The history of a stage with that of an earlier call before it; one starting point."""
+    """The history of a stage with that of an earlier call before it.
+
+    Where they meet there is one entry, that of the later call: its data may be others.
+    """
     if earlier is None:
         return history
-    return {name: earlier[name] + numbers[1:] for name, numbers in history.items()}
+    return {name: earlier[name][:-1] + numbers for name, numbers in history.items()}
 
 
 class _Problem:

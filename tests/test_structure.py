@@ -28,7 +28,12 @@ ROLES = ["optimal", "non_optimal", "confused", "non_comparable"]
 def _failing(report):
     """Condition -> witnesses, for those that do not hold."""
     found = {name: getattr(report, name) for name in CONDITIONS}
-    assert {f.name for f in fields(report)} == {*CONDITIONS, "regenerated", "collocation_mode", "_sizes"}
+    assert {f.name for f in fields(report)} == {
+        *CONDITIONS,
+        "regenerated",
+        "collocation_mode",
+        "_sizes",
+    }
     for condition in found.values():
         assert condition.holds is (condition.reason == "")
         assert not (condition.holds and len(condition.witnesses))
