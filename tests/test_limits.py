@@ -1,0 +1,94 @@
+"""What is refused for its size or for lack of a certificate, and what is printed when asked."""
+
+import re
+
+import numpy as np
+import pytest
+from data import CHAIN, CYC, ONE, fitted
+
+from sklntp import NTPTransformerClassifier, _classifier, _dataset, _training
+from sklntp._max_margin import MaxMarginError
+
+
+def test_max_margin_has_no_reference_for_the_joint_stage():
+    with pytest.raises(ValueError, match='solver="max_margin" has no reference.*"joint"'):
+        fitted(ONE, solver="max_margin", stages=("joint",))
+
+
+def test_a_joint_stage_that_would_not_fit_is_refused(monkeypatch):
+    monkeypatch.setattr(_training, "_MAX_DENSE", 8)
+    for stages in (("joint",), ("ov", "kq", "joint")):
+        with pytest.raises(ValueError, match=r"3 classes x 3 tokens.*stages=\(\"ov\", \"kq\"\)"):
+            fitted(ONE, stages=stages)
+
+
+def test_too_many_tokens_are_refused(monkeypatch):
+    monkeypatch.setattr(_dataset, "_MAX_TOKENS", 2)
+    with pytest.raises(ValueError, match="At most 2 distinct tokens are supported; got 3"):
+        fitted(CYC)
+
+
+@pytest.mark.parametrize(
+    ("name", "twin"),
+    [
+        ("coef_ov_", "sparse_coef_ov_ and base_ov_"),
+        ("coef_kq_", "sparse_coef_kq_"),
+        ("max_margin_coef_ov_", "structure.max_margin_ov"),
+        ("max_margin_coef_kq_", "structure.max_margin_kq"),
+    ],
+)
+def test_a_dense_attribute_over_the_limit_names_its_twin(monkeypatch, name, twin):
+    clf = fitted(ONE)
+    monkeypatch.setattr(_classifier, "_DENSE_LIMIT", 71)  # 3 x 3 x 8 bytes are 72
+    with pytest.raises(AttributeError, match=rf"shape \(3, 3\).* use {re.escape(twin)}"):
+        getattr(clf, name)
+    assert clf.sparse_coef_kq_.shape == (3, 3)
+    assert clf._repr_html_()
+
+
+def test_a_reference_over_the_work_limit_is_left_to_the_function(monkeypatch):
+    clf = fitted(CHAIN)
+    monkeypatch.setattr(_classifier, "_WORK_LIMIT", 0)
+    with pytest.raises(AttributeError, match="Use structure.max_margin_kq"):
+        clf.max_margin_coef_kq_  # noqa: B018
+    assert not hasattr(clf, "max_margin_coef_kq_")
+
+
+@pytest.mark.parametrize(
+    ("params", "name"),
+    [({"track_alignment": True}, "track_alignment=True"), ({"solver": "max_margin"}, "solver=")],
+)
+def test_fit_refuses_a_reference_without_certificate(monkeypatch, params, name):
+    def refuse(*args, **kwargs):
+        raise MaxMarginError("no certificate")
+
+    monkeypatch.setattr(_training, "solve_kq", refuse)
+    with pytest.raises(ValueError, match=f"{name}.* needs a certified reference: no certificate"):
+        fitted(ONE, **params)
+
+
+def test_the_joint_stage_is_compared_with_both_references():
+    clf = fitted(ONE, stages=("joint",), track_alignment=True, max_iter=200)
+    curves = clf.convergence_["joint"]
+    for name, got, wanted in (
+        ("ov", clf.coef_ov_, clf.max_margin_coef_ov_),
+        ("kq", clf.coef_kq_, clf.max_margin_coef_kq_),
+    ):
+        norm = np.linalg.norm(got)
+        cosine = np.sum(got * wanted) / (norm * np.linalg.norm(wanted))
+        np.testing.assert_allclose(curves[f"norm_{name}"][-1], norm, rtol=1e-12)
+        np.testing.assert_allclose(curves[f"cosine_{name}"][-1], cosine, rtol=1e-12)
+        assert np.isnan(curves[f"cosine_{name}"][0])
+    assert curves["accuracy"][-1] == clf.score(*ONE) == 1.0
+
+
+def test_progress_is_printed_when_asked(capsys):
+    fitted(ONE, max_iter=50, verbose=1)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 * 11
+    pattern = r"\[NTPTransformerClassifier\] stage (ov|kq), step \d+/50, loss \S+, norm \S+"
+    assert all(re.fullmatch(pattern, line) for line in lines)
+    NTPTransformerClassifier(max_iter=50, verbose=2, stages=("joint",)).fit(*ONE)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 51
+    assert re.search(r"step 50/50, loss \S+, norm_ov \S+, norm_kq \S+$", lines[-1])
