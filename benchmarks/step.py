@@ -67,7 +67,7 @@ def main():
         theta = normalized_gradient_descent(problem.loss, theta, steps=steps).theta
         # The starting point is evaluated too: one evaluation more than there are steps.
         step_times.append((time.perf_counter() - start) / (args.steps + 1))
-        exp_times.append(min(timed(lambda: np.exp(x, out=out)) for _ in range(5)))
+        exp_times.append(statistics.fmean(timed(lambda: np.exp(x, out=out)) for _ in range(10)))
     ratios = [s / e for s, e in zip(step_times, exp_times, strict=True)]
     step, one_exp = statistics.median(step_times), statistics.median(exp_times)
     print(f"{cpu_name()}; numpy {np.__version__}, scipy {scipy.__version__}")

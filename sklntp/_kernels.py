@@ -17,7 +17,7 @@ _TABLE = 1 << 20  # entries of a dense W_ov that all general blocks share
 _GENERAL = 1 << 18  # entries (context, token, class) per general block
 _SAFE_EXPONENT = 600.0  # sums of exp of this stay in the range of float64
 _LITTLE = 0.01  # attention of the label's token below which its gradient would cancel
-_WEAK = 1e-200  # g below this, in units of the residual, is computed again in a unit of its own
+_WEAK = 1e-100  # g below this, in units of the residual, is computed again in a unit of its own
 _MIN_ROWS = 32  # contexts per general block, however many classes there are
 
 
@@ -114,10 +114,13 @@ class DistinctBlock(_Block):
         other -= top
         np.exp(other, out=other)
         other_sum = other.sum(axis=0)
-        # Beyond exp(700) the label's attention is zero in every sum that it enters.
-        ratio = np.exp(np.minimum(gap, 700.0))
-        label_attention = 1.0 / (1.0 + other_sum * ratio)
-        attention_unit = ratio * label_attention  # phi_x = other_x * attention_unit
+        if narrow:
+            label_attention = attention_unit = 1.0 / (1.0 + other_sum)
+        else:
+            # Beyond exp(700) the label's attention is zero in every sum that it enters.
+            ratio = np.exp(np.minimum(gap, 700.0))
+            label_attention = 1.0 / (1.0 + other_sum * ratio)
+            attention_unit = ratio * label_attention  # phi_x = other_x * attention_unit
 
         np.multiply(other, attention_unit * self.common, out=odds)
         if self.excess is not None:

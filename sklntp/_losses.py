@@ -167,39 +167,42 @@ class AttentionLoss:
         self.scratch = np.empty((2, max(sizes, default=0)))  # stays in the cache, block to block
         self.probability = _concatenate([b.probability for b in constant + self.blocks])
         self.constant_loss, self.constant_log_odds = [], []
-        self.weights = np.zeros(self.n_pairs + 1)  # the last: tokens that have no parameter
+        self.all_trained = not (self.index == self.n_pairs).any()
+        weights = np.zeros(self.n_pairs + 1)
         for block in constant:
             empty = np.empty(block.index.shape)
-            loss, log_odds, *_ = block.attention_terms(self.weights, empty, None, 0.0, True)
+            loss, log_odds, *_ = block.attention_terms(weights, empty, None, 0.0, True)
             self.constant_loss.append(loss)
             self.constant_log_odds.append(log_odds)
         self.reference = 0.0
 
     def __call__(self, theta):
-        self.weights[:-1] = theta
-        losses, log_odds, log_scale, size = self._terms()
+        # Index n_pairs stands for tokens that have no parameter, and score 0.
+        weights = theta if self.all_trained else np.append(theta, 0.0)
+        losses, log_odds, log_scale, size = self._terms(weights)
         # The terms are stored relative to exp(reference), a multiple of 256 so that it rarely
         # changes and follows from theta alone: one pass over the terms serves both.
         reference = _CELL * np.ceil(log_scale / _CELL)
         if reference != self.reference:
             self.reference = reference
-            losses, log_odds, log_scale, size = self._terms()
+            losses, log_odds, log_scale, size = self._terms(weights)
         gradient = np.bincount(self.index, weights=self.values, minlength=self.n_pairs + 1)
         mean, log_mean = _mean_loss(self.probability, losses, log_odds)
         return Evaluation(mean, log_mean, gradient[:-1], self.reference, _NOISE * size)
 
-    def _terms(self):
+    def _terms(self, weights):
         """Losses, log odds, the largest log scale and the size of the terms of all blocks."""
         losses, log_odds = [*self.constant_loss], [*self.constant_log_odds]
         log_scale, total = -np.inf, 0.0
-        narrow = self.weights.max() - self.weights.min() < _NARROW
+        low, high = weights.min(initial=0.0), weights.max(initial=0.0)
+        narrow = high - low < _NARROW
         with np.errstate(over="ignore", invalid="ignore"):  # off the reference: done again
             for block, start, stop in zip(
                 self.blocks, self.starts[:-1], self.starts[1:], strict=True
             ):
                 values = self.values[start:stop].reshape(block.index.shape)
                 loss, odds, scale, size = block.attention_terms(
-                    self.weights, values, self.scratch, self.reference, narrow
+                    weights, values, self.scratch, self.reference, narrow
                 )
                 losses.append(loss)
                 log_odds.append(odds)

@@ -20,7 +20,7 @@ class Evaluation(NamedTuple):
 
     loss: float
     log_loss: float  # natural log of the loss, finite even where the loss underflows
-    gradient: np.ndarray  # d loss / d (one entry of the matrix), divided by exp(log_scale)
+    gradient: np.ndarray  # d loss / d (one entry of the matrix) / exp(log_scale); the caller's own
     log_scale: float
     noise: float  # a norm of `gradient` at or below this is rounding error
 
@@ -124,8 +124,8 @@ def normalized_gradient_descent(
             stop_reason = "zero gradient"
             break
         # Divide before multiplying: the norm may be as small as the entries are.
-        # Divide first: eta / norm may overflow where the gradient is tiny in its units.
-        step = value.gradient / norm
+        step = value.gradient  # ours to change
+        step /= norm  # first: eta / norm may overflow
         step *= steps[t]
         theta -= step
     return NGDResult(theta, history, t, stop_reason)

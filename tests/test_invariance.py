@@ -175,6 +175,14 @@ def test_max_margin_is_the_reference_at_the_norm_of_the_steps(seed, broken):
         np.testing.assert_allclose(curves["cosine"], [1.0], rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("max_iter", [500, 3_000_000])
+def test_max_margin_sums_decaying_steps(max_iter):
+    params = {"step_schedule": "invscaling", "max_iter": max_iter, "stages": ("ov",)}
+    clf = _fit(CYC_X, CYC_Y, solver="max_margin", **params)
+    norm = 0.2 * np.sum(1.0 / np.sqrt(np.arange(1.0, max_iter + 1.0)))
+    np.testing.assert_allclose(np.linalg.norm(clf.coef_ov_), norm, rtol=1e-12)
+
+
 def _assert_alignment(clf, curves, name, suffix=""):
     """Norm, cosine and dist of a history against the dense matrices."""
     norm, cosine, dist = (curves[key + suffix] for key in ["norm", "cosine", "dist"])
