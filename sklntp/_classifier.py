@@ -245,6 +245,7 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
         steps = []
         for stage, eta, n in zip(stages, step_size, max_iter, strict=True):
             done = max(len(start.history.get(stage, {}).get("loss", ())) - 1, 0)
+            done = 0 if self.solver == "max_margin" else done
             steps.append(StepSizes(float(eta), self.step_schedule, done, done + int(n)))
         try:
             model = train(

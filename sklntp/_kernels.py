@@ -16,6 +16,7 @@ from sklntp._sequences import flat_ranges
 _TABLE = 1 << 20  # entries of a dense W_ov that all general blocks share
 _GENERAL = 1 << 18  # entries (context, token, class) per general block
 _SAFE_EXPONENT = 600.0  # sums of exp of this stay in the range of float64
+_SAFE_WEIGHT = 1e-30  # times exp(-_SAFE_EXPONENT) this is in the range of float64
 _LITTLE = 0.01  # attention of the label's token below which its gradient would cancel
 _WEAK = 1e-100  # g below this, in units of the residual, is computed again in a unit of its own
 _MIN_ROWS = 32  # contexts per general block, however many classes there are
@@ -63,12 +64,14 @@ class DistinctBlock(_Block):
         # Trained on single tokens all are equal by symmetry: one number spares memory traffic.
         uniform = (excess == excess[0, 0]).all()
         self.common, self.excess = (excess[0, 0], None) if uniform else (1.0, excess)
+        # Whether 1 - p, times the weight of the context, may underflow.
         self.large = max(excess.max(), self.label_excess.max()) > _SAFE_EXPONENT
+        self.large |= self.probability.min() < _SAFE_WEIGHT
         self.n_other = n_classes - len(at)
 
     @classmethod
-    def split(cls, contexts, labels, excess, pairs, chunk):
-        """The blocks of all contexts of this kind, and the remaining contexts."""
+    def split(cls, contexts, labels, chosen, excess, pairs, chunk):
+        """The blocks of the contexts of this kind among the `chosen` (a mask), and the others."""
         n_entries = np.diff(excess.indptr)
         entry = np.minimum(excess.indptr[:-1], max(excess.nnz - 1, 0))
         value = excess.data[entry] if excess.nnz else np.zeros(len(entry))
@@ -82,9 +85,7 @@ class DistinctBlock(_Block):
             produced = classes == labels.classes[labels.offsets[row]][:, None]
             ordered = np.sort(classes, axis=1)
             fits = one_label[rows] & (ordered[:, 0] >= 0) & produced.any(axis=1)
-            fits &= (ordered[:, 1:] != ordered[:, :-1]).all(axis=1)
-            if length == 1:  # nothing to attend to: no gradient
-                fits[:] = False
+            fits &= (ordered[:, 1:] != ordered[:, :-1]).all(axis=1) & chosen[rows]
             rest.append(row[~fits])
             row = row[fits]
             step = max(1, chunk // length)
@@ -117,8 +118,8 @@ class DistinctBlock(_Block):
         if narrow:
             label_attention = attention_unit = 1.0 / (1.0 + other_sum)
         else:
-            # Beyond exp(700) the label's attention is zero in every sum that it enters.
-            ratio = np.exp(np.minimum(gap, 700.0))
+            # Beyond exp(600) the label's attention is zero in every sum that it enters.
+            ratio = np.exp(np.minimum(gap, _SAFE_EXPONENT))
             label_attention = 1.0 / (1.0 + other_sum * ratio)
             attention_unit = ratio * label_attention  # phi_x = other_x * attention_unit
 
@@ -193,6 +194,7 @@ class GeneralBlock(_Block):
         super().__init__(contexts, labels, rows, pairs, at)
         self.rows, self.local = np.unique(contexts.tokens[at], return_inverse=True)
         self.local = self.local.reshape(at.shape).T  # (n, l) index of the token in `rows`
+        self.known = contexts.tokens[at] < contexts.n_tokens  # (l, n) has a column in W_ov
         self.table, self.excess, self.n_other = table, excess, 0
         n_labels = np.diff(labels.offsets)[rows]
         label = flat_ranges(labels.offsets[rows], n_labels)
@@ -246,16 +248,17 @@ class GeneralBlock(_Block):
         The gradient with respect to W_ov[:, x] is sum_n pi_n phi_x r.
         """
         loss, log_odds, scale, phi, residual, unit = self._terms(weights, values, table[self.rows])
-        unit = unit + self.log_probability
+        # What falls to unknown tokens alone trains nothing, and must not set the scale.
+        unit = np.where(self.known.any(axis=0), unit + self.log_probability, -np.inf)
         top = unit.max()
         if top == -np.inf:
             return loss, log_odds, scale, None
         factor = np.exp(unit - top)
         residual *= factor[:, None]
+        size = float(np.sum((phi * self.known).sum(axis=0) * np.abs(residual).sum(axis=1)))
         n, length = self.local.shape
         offsets = np.arange(n + 1) * length
         phi = csr_array((phi.T.ravel(), self.local.ravel(), offsets), shape=(n, len(self.rows)))
-        size = float(np.abs(residual).sum())
         return loss, log_odds, scale, (self.rows, phi.T @ residual, size, float(top))
 
     def _terms(self, weights, values, table):
@@ -287,7 +290,9 @@ class GeneralBlock(_Block):
         residual[self.label_row, self.label] = label_residual
         label_votes = self._relative(columns, np.argmax(raised, axis=0))
         g = np.matmul(columns, residual[:, :, None])[:, :, 0] - label_votes * without[:, None]
-        g_unit = self._rescue(g, columns, label_votes, logits, top, log_total)
+        with np.errstate(invalid="ignore"):  # without a class outside the labels: not finite
+            log_norm = log_total + softplus(-log_odds) + unit
+        g_unit = self._rescue(g, columns, label_votes, logits, top, log_norm)
         values[...], log_scale = attention_gradient(raised, g.T)
         scale = self.log_probability + unit + g_unit + log_scale
         return loss, log_odds, scale, phi, residual, unit
@@ -306,24 +311,25 @@ class GeneralBlock(_Block):
         columns -= label_votes[:, :, None]
         return label_votes
 
-    def _rescue(self, g, columns, label_votes, logits, top, log_total):
+    def _rescue(self, g, columns, label_votes, logits, top, log_norm):
         """Redo, in units of their own, the g that underflow; returns the log units, (n,).
 
-        This happens where 1 - p is made of classes that make no difference to any token, and the
-        classes that do are far less probable.
+        This happens where 1 - p is made of classes that make no difference to any token, or where
+        the residuals at several labels make none, and the classes that do are far less probable.
+        A class outside the labels has log p_v = logits_v - log_norm, in units of the residual.
         """
         unit = np.zeros(len(g))
-        one_label = np.diff(self.label_start, append=len(self.label)) == 1
-        weak = one_label & (np.abs(g).max(axis=1) < _WEAK) & (log_total > -np.inf)
+        weak = (np.abs(g).max(axis=1) < _WEAK) & np.isfinite(log_norm)
+        weak[self.label_row[columns[self.label_row, :, self.label].any(axis=1)]] = False
         weak = np.flatnonzero(weak)
         if len(weak):
             votes = columns[weak]
-            live = (votes != 0.0).any(axis=1)
-            log_p = np.where(live, logits[weak], -np.inf) - log_total[weak, None]
+            live = votes.any(axis=1)
+            log_p = np.where(live, logits[weak], -np.inf) - log_norm[weak, None]
             log_p_without = np.full(len(weak), -np.inf)
             if self.n_other:
-                log_p_without = np.log(self.n_other) - top[weak] - log_total[weak]
-                log_p_without[(label_votes[weak] == 0.0).all(axis=1)] = -np.inf
+                log_p_without = np.log(self.n_other) - top[weak] - log_norm[weak]
+                log_p_without[~label_votes[weak].any(axis=1)] = -np.inf
             best = np.maximum(log_p.max(axis=1), log_p_without)
             best = np.where(best > -np.inf, best, 0.0)
             p, p_without = np.exp(log_p - best[:, None]), np.exp(log_p_without - best)

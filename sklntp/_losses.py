@@ -125,11 +125,15 @@ class CollocationLoss:
 
 def context_pairs(contexts):
     """The keys query * V + token, increasing, of all known pairs that meet in a context."""
-    lengths = contexts.lengths
-    query = np.repeat(contexts.query, lengths).astype(np.int64)
-    trained = (np.repeat(lengths, lengths) > 1) & (query < contexts.n_tokens)
+    query = np.repeat(contexts.query, contexts.lengths).astype(np.int64)
+    trained = np.repeat(_attends(contexts), contexts.lengths)
     trained &= contexts.tokens < contexts.n_tokens
     return unique_keys(query[trained] * contexts.n_tokens + contexts.tokens[trained])
+
+
+def _attends(contexts):
+    """Contexts of two or more distinct tokens with a known query, (n_contexts,) bool."""
+    return (contexts.lengths > 1) & (contexts.query < contexts.n_tokens)
 
 
 class AttentionLoss:
@@ -153,11 +157,15 @@ class AttentionLoss:
         self.n_pairs = len(pairs.key)
         n_classes = output_weights.n_classes
         excess = output_weights.excess(contexts.n_tokens + 1)
-        self.blocks, general = DistinctBlock.split(contexts, labels, excess, pairs, chunk)
-        blocks = GeneralBlock.split(contexts, labels, general, pairs, n_classes, excess=excess)
-        # A context of one distinct token has nothing to attend to: its loss is a constant.
-        constant = [block for block in blocks if len(block.index) == 1]
-        self.blocks += [block for block in blocks if len(block.index) > 1]
+        # One distinct token leaves nothing to attend to, and an unknown query has no parameter: the
+        # loss of such a context is a constant, and its terms must not count beside the others.
+        chosen = _attends(contexts)
+        self.blocks, rest = DistinctBlock.split(contexts, labels, chosen, excess, pairs, chunk)
+        constant, general = (
+            GeneralBlock.split(contexts, labels, rows, pairs, n_classes, excess=excess)
+            for rows in (rest[~chosen[rest]], rest[chosen[rest]])
+        )
+        self.blocks += general
         sizes = [block.index.size for block in self.blocks]
         self.starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
         self.index = _concatenate([block.index.ravel() for block in self.blocks], np.intp)
@@ -220,8 +228,12 @@ class JointLoss:
     def __init__(self, contexts, labels, n_classes, pairs):
         self.n_pairs = len(pairs.key)
         self.shape = (contexts.n_tokens, n_classes)
-        everything = np.arange(len(contexts))
-        self.blocks = GeneralBlock.split(contexts, labels, everything, pairs, n_classes)
+        attends = _attends(contexts)
+        constant, attending = (
+            GeneralBlock.split(contexts, labels, np.flatnonzero(rows), pairs, n_classes)
+            for rows in (~attends, attends)
+        )
+        self.n_constant, self.blocks = len(constant), constant + attending
         self.probability = np.concatenate([block.probability for block in self.blocks])
 
     def __call__(self, theta):
@@ -231,7 +243,7 @@ class JointLoss:
         table[:-1] = theta[: n_tokens * n_classes].reshape(self.shape)
         output, attention = _ScaledSum(table.shape), _ScaledSum(len(weights))
         losses, log_odds = [], []
-        for block in self.blocks:
+        for number, block in enumerate(self.blocks):
             values = np.empty(block.index.shape)
             loss, odds, scale, terms = block.joint_terms(weights, values, table)
             losses.append(loss)
@@ -239,7 +251,7 @@ class JointLoss:
             if terms is not None:
                 output.add(*terms)
             top = scale.max()
-            if top > -np.inf:
+            if top > -np.inf and number >= self.n_constant:
                 values *= np.exp(scale - top)
                 size = float(np.abs(values).sum())
                 index, values = block.index.ravel(), values.ravel()

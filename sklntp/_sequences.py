@@ -82,12 +82,10 @@ def read_sequences(estimator, X, *, reset):
     """
     rows = ragged_rows(X)
     if rows is not None:
-        if not _is_float_table(rows):
-            sequences = _encode(*flatten(rows))
-            lengths = np.unique(sequences.lengths)
-            features = {"n_features_in_": int(lengths[0])} if len(lengths) == 1 else {}
-            return replace(sequences, features=features)
-        X = rows
+        sequences = _encode(*flatten(rows, floats=_is_float_table(rows)))
+        lengths = np.unique(sequences.lengths)
+        features = {"n_features_in_": int(lengths[0])} if len(lengths) == 1 else {}
+        return replace(sequences, features=features)
     # Cell by cell where one dtype for all, which scikit-learn looks for, would change tokens.
     by_cell = hasattr(X, "columns") or (
         isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype == object
@@ -130,7 +128,7 @@ def ragged_rows(X):
     if hasattr(X, "columns") and hasattr(X, "shape"):  # pandas or polars DataFrame
         if X.shape[1] != 1:
             return None
-        cells = np.asarray(X, dtype=object).ravel().tolist()
+        cells = [row[0] for row in table_rows(X)]
     elif isinstance(X, np.ndarray):
         if X.dtype != object or X.ndim > 2 or (X.ndim == 2 and X.shape[1] != 1):
             if X.ndim == 1 and X.dtype.kind in "US" and len(X):
@@ -183,8 +181,20 @@ def _refuse_strings(where, text):
     )
 
 
-def flatten(rows):
+def table_rows(table):
+    """The rows of a 2-D array or DataFrame as lists or tuples of its own cells."""
+    if hasattr(table, "rows"):  # polars
+        return table.rows()
+    if hasattr(table, "iloc"):  # pandas, column by column: one dtype for all may change ints
+        columns = [table.iloc[:, k].tolist() for k in range(table.shape[1])]
+        return list(zip(*columns, strict=True)) if columns else [()] * len(table)
+    return np.asarray(table).tolist()
+
+
+def flatten(rows, *, floats=False):
     """All tokens of the rows, plain str or int, in one list, and the lengths of the rows.
+
+    With `floats` any finite numbers, as in a table.
 
     Raises
     ------
@@ -196,8 +206,8 @@ def flatten(rows):
     flat = list(chain.from_iterable(rows))
     kinds = set(map(type, flat))
     if not (kinds <= {str} or kinds <= {int}):
-        _check_tokens(rows, floats=False)
-        flat = [str(t) if isinstance(t, str) else int(t) for t in flat]
+        _check_tokens(rows, floats=floats)
+        flat = [t.item() if isinstance(t, np.generic) else t for t in flat]
     return flat, lengths
 
 
@@ -268,13 +278,7 @@ def _read_table(table):
         n, width = table.shape
         tokens, codes = np.unique(table.ravel(), return_inverse=True)
         return Sequences(tokens.tolist(), codes.ravel(), np.arange(n + 1, dtype=np.intp) * width)
-    if hasattr(table, "rows"):  # polars
-        rows = table.rows()
-    else:
-        rows = np.asarray(table, dtype=object).tolist()
-    _check_tokens(rows, floats=True)
-    flat = [t.item() if isinstance(t, np.generic) else t for t in chain.from_iterable(rows)]
-    return _encode(flat, np.fromiter(map(len, rows), dtype=np.intp, count=len(rows)))
+    return _encode(*flatten(table_rows(table), floats=True))
 
 
 def token_array(tokens):

@@ -152,7 +152,7 @@ def read_weights(sample_weight, n_sentences):
     zeros = np.count_nonzero(weight == 0)
     # Only ratios count: a power of two changes no bit, and keeps the sums in range.
     weight = np.ldexp(weight, -math.frexp(largest)[1])
-    if ((weight > 0) & (weight < 1e-150)).any() or (weight == 0).sum() > zeros:
+    if ((weight > 0) & (weight < 1e-150 * weight.max())).any() or (weight == 0).sum() > zeros:
         raise ValueError(
             "sample_weight spans too wide a range: the smallest weight that is not "
             "zero must be at least 1e-150 of the largest."

@@ -5,7 +5,7 @@ from numbers import Integral
 import numpy as np
 from sklearn.utils import check_array
 
-from sklntp._sequences import flatten, ragged_rows, token_array
+from sklntp._sequences import flatten, ragged_rows, table_rows, token_array
 
 __all__ = ["as_sequences", "make_contexts"]
 
@@ -44,7 +44,8 @@ def as_sequences(X):
     """
     rows = ragged_rows(X)
     if rows is None:
-        rows = check_array(X, dtype=None).tolist()
+        is_frame = hasattr(X, "columns")
+        rows = [list(row) for row in table_rows(X if is_frame else check_array(X, dtype=None))]
     return np.fromiter(rows, dtype=object, count=len(rows))
 
 

@@ -364,10 +364,19 @@ def test_direction_where_two_wrong_tokens_have_the_same_score(repeats, level, ex
     _assert_exact_stage_2(problem, problem.output_weights(excess), theta, digits)
 
 
-@pytest.mark.parametrize("excess", [5.0, 20.0, 50.0, 100.0, 800.0])
-def test_direction_where_two_tokens_share_the_winning_wrong_class(excess):
-    X, y = [[0], [0], [1], [1], [2], [0, 0, 1]], [0, 1, 0, 2, 3, 4]
-    problem = Problem(X, y)
+@pytest.mark.parametrize("excess", [5.0, 20.0, 50.0, 100.0, 800.0, 2000.0])
+@pytest.mark.parametrize(
+    "following, label",
+    [
+        ([[0, 1], [0, 2]], 4),  # the tokens share the winning class, which is wrong
+        ([[0, 1], [2]], 0),  # a token votes for the label and for another class alike
+        ([[0, 1], [0, 1, 2]], 0),  # both do, and differ in an improbable class only
+    ],
+)
+def test_direction_where_large_votes_cancel(following, label, excess):
+    singles = [(x, v) for x, classes in enumerate([*following, [3]]) for v in classes]
+    X = [[x] for x, _ in singles] + [[0, 0, 1]]
+    problem = Problem(X, [v for _, v in singles] + [label])
     _assert_exact_stage_2(problem, problem.output_weights(excess), np.zeros(2), 60 + int(excess))
 
 
@@ -442,3 +451,25 @@ def test_near_ties_at_scores_far_apart(seed):
     wanted = problem.oracle(_with_unknown(output.dense()), problem.attention_matrix(theta))[1]
     got = problem.attention_matrix(_gradient(problem.attention_loss(output)(theta)))
     _assert_close(got, wanted, 1e-12)
+
+
+def test_several_labels_where_only_the_tail_tells_the_tokens_apart():
+    """Tokens 0 and 1 vote alike for both labels; the classes left have probability exp(-1500)."""
+    X, y = [[0], [0], [1], [1], [1], [2], [0, 1], [0, 1]], [0, 1, 0, 1, 2, 3, 0, 1]
+    problem = Problem(X, y, [1, 1, 1, 1, 1, 1, 3, 1])
+    output = problem.output_weights(np.array([2000.0, 2000.0, 2000.0, 2000.0, 1000.0, 2000.0]))
+    _assert_exact_stage_2(problem, output, np.zeros(2), 2000)
+
+
+def test_18_500_distinct_tokens_of_which_the_label_trails_by_far():
+    n_tokens = 18_500
+    X = [[i] for i in range(n_tokens)] + [list(range(n_tokens))]
+    y = [(i + 1) % n_tokens for i in range(n_tokens)] + [1]
+    problem = Problem(X, y, [1e-12] * n_tokens + [1.0])
+    theta = np.zeros(len(problem.key))
+    theta[0] = -800.0
+    loss = problem.attention_loss(problem.output_weights(1e5))(theta).loss
+    # Attention is 1 / (l - 1) on all others: logits 1e5 / (l - 1), and 0 at the label.
+    excess = 1e5 / (n_tokens - 1)
+    wanted = np.log1p((n_tokens - 1) * np.exp(excess))
+    np.testing.assert_allclose(loss, wanted, rtol=1e-7)

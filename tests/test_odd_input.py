@@ -190,3 +190,42 @@ def test_an_unknown_int_of_many_digits_is_named_by_its_size():
     clf = fit([[1], [2]], [2, 1], handle_unknown="error")
     with pytest.raises(ValueError, match="an int of 33220 bits"):
         clf.predict([[10**10_000]])
+
+
+def test_columns_of_different_dtypes_keep_their_cells():
+    table = pd.DataFrame({"a": [1.5, 1.5, 1.5], "b": IDS})
+    assert fit(table, ["p", "q", "r"]).vocabulary_.tolist() == [1.5, *IDS]
+    rows = [[1.5, i] for i in IDS]
+    assert fit(rows, ["p", "q", "r"]).vocabulary_.tolist() == [1.5, *IDS]
+
+
+@pytest.mark.parametrize("weight", [1.0, 1e-3, 1e6])
+def test_a_sentence_with_an_unknown_query_leaves_the_path_as_it_is(weight):
+    params = {"vocabulary": ["a", "b", "c"], "collocation": "single"}
+    X, y = [*CYC[0], ["a", "b", "c"], ["b", "c"]], [*CYC[1], "b", "c"]
+    clf = NTPTransformerClassifier(**params).fit(X, y)
+    more = NTPTransformerClassifier(**params)
+    more.fit([*X, ["a", "c", "z"]], [*y, "a"], sample_weight=[1.0] * 5 + [weight])
+    assert more.n_iter_.tolist() == [1000, 1000]
+    np.testing.assert_allclose(more.coef_kq_, clf.coef_kq_, rtol=0, atol=1e-10)
+
+
+def test_what_falls_to_unknown_tokens_alone_does_not_stop_the_joint_stage():
+    clf = NTPTransformerClassifier(
+        stages=("joint",), vocabulary=["a", "b", "c"], collocation="single", max_iter=3000
+    )
+    clf.fit([*ONE[0], ["z"]], [*ONE[1], "b"])
+    assert clf.n_iter_.tolist() == [3000]
+
+
+def test_a_small_weight_beside_a_saturated_first_stage():
+    clf = NTPTransformerClassifier(step_size=(80.0, 0.5), max_iter=(9, 200))
+    assert clf.fit(*ONE, sample_weight=[1, 1, 1, 1e-145]).n_iter_.tolist() == [9, 200]
+
+
+def test_max_margin_after_a_warm_start_has_the_norm_of_a_fresh_fit():
+    params = {"step_schedule": "invscaling", "max_iter": 100}
+    fresh = NTPTransformerClassifier(solver="max_margin", **params).fit(*ONE)
+    clf = NTPTransformerClassifier(warm_start=True, **params).fit(*ONE)
+    clf.set_params(solver="max_margin").fit(*ONE)
+    assert_array_equal(clf.coef_kq_, fresh.coef_kq_)
