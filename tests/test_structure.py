@@ -376,3 +376,12 @@ def test_the_report_says_where_the_collocation_comes_from():
     report = check_realizable([*X, ["b", "d"]], [*y, "c"])
     assert report.collocation_mode == "last"
     assert str(report).splitlines()[-1] == "collocation: 'last'; no one-token sentence for 'd'"
+
+
+def test_an_unknown_query_has_no_order():
+    data = plus(ONE, (["a", "b", "z"], "b"))
+    names = {"vocabulary": ["a", "b", "c"], "collocation": "single"}
+    assert list(partial_orders(*data, **names)) == ["a", "b", "c"]
+    reference = max_margin_kq(*data, **names)
+    assert reference.n_components == 1
+    assert_allclose(reference.coef.toarray(), max_margin_kq(*ONE).coef.toarray(), rtol=0, atol=0)
