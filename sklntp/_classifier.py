@@ -433,8 +433,7 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
         self._check_dense(len(self.classes_), "structure.max_margin_ov")
         token, label = self._pairs["token"], self._pairs["class"]
         solution = solve_ov(token, label, len(self.classes_))
-        coef = np.zeros((len(self.classes_), len(self.vocabulary_)))
-        coef[:, solution.tokens] = solution.base_value
+        coef = np.tile(solution.base(len(self.vocabulary_)), (len(self.classes_), 1))
         coef[label, token] = solution.label_value
         return coef
 

@@ -84,20 +84,15 @@ def attention(scores, counts, offsets):
     return weight / np.repeat(np.add.reduceat(weight, offsets[:-1]), lengths)
 
 
-def context_attention(contexts, attention_weights):
-    """Attention of every distinct token of every context, (n_nonzeros,)."""
-    query = np.repeat(contexts.query, contexts.lengths)
-    scores = attention_weights.scores(query, contexts.tokens)
-    return attention(scores, contexts.counts, contexts.offsets)
-
-
 def logit_blocks(contexts, output_weights, attention_weights):
     """Yield (rows, logits): consecutive contexts and their logits, (n_rows, C).
 
     Unknown tokens have a zero column in W_ov.
     """
     n_tokens, n_classes = contexts.n_tokens, output_weights.n_classes
-    phi = context_attention(contexts, attention_weights)
+    query = np.repeat(contexts.query, contexts.lengths)
+    scores = attention_weights.scores(query, contexts.tokens)
+    phi = attention(scores, contexts.counts, contexts.offsets)
     phi = csr_array((phi, contexts.tokens, contexts.offsets), shape=(len(contexts), n_tokens + 1))
     base = phi @ np.append(output_weights.base, 0.0)
     excess = output_weights.excess(n_tokens + 1)

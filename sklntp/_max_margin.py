@@ -30,6 +30,8 @@ from scipy.optimize import lsq_linear, nnls
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from sklntp._contexts import unique_keys
+
 _TOLERANCE = 1e-9  # on the smallest margin and on the relative duality gap
 
 
@@ -57,6 +59,12 @@ class OVReference:
     tokens: np.ndarray
     base_value: np.ndarray
     norm: float
+
+    def base(self, n_tokens):
+        """The base values of all columns, 0 for tokens without a pair, (n_tokens,)."""
+        base = np.zeros(n_tokens)
+        base[self.tokens] = self.base_value
+        return base
 
 
 @dataclass(frozen=True)
@@ -121,7 +129,7 @@ class _Order:
 
     def sum_distinct(self, end, weight):
         """Sum `weight` over the distinct nodes among `end`, per group of their pairs."""
-        group, node = np.divmod(np.unique(self.pair_group * self.size.size + end), self.size.size)
+        group, node = np.divmod(unique_keys(self.pair_group * self.size.size + end), self.size.size)
         return np.bincount(group, weight[node], self.n_groups)
 
 
@@ -151,7 +159,7 @@ def solve_ov(token, target, n_classes):
     """
     token, target = np.asarray(token, dtype=np.int64), np.asarray(target, dtype=np.int64)
     tokens, column = np.unique(token, return_inverse=True)
-    distinct = np.unique(column * n_classes + target)
+    distinct = unique_keys(column * n_classes + target)
     k = np.bincount(distinct // n_classes, minlength=tokens.size)  # (n_tokens,)
     norm = np.sqrt(np.sum(k * (n_classes - k) / n_classes))
     return OVReference(1 - k[column] / n_classes, tokens, -k / n_classes, float(norm))

@@ -159,8 +159,7 @@ class _OutputProblem(_Problem):
     def _reference(self):
         pairs = self.data.collocation
         solution = solve_ov(pairs.pair_token, pairs.classes, len(self.data.classes))
-        base = np.zeros(len(self.data.vocabulary))
-        base[solution.tokens] = solution.base_value
+        base = solution.base(len(self.data.vocabulary))
         value = base[self.support.pair_token]
         value[self.support.share > 0] = solution.label_value
         return np.concatenate([value, base[self.support.tokens]])

@@ -245,8 +245,7 @@ def max_margin_ov(X, y, *, collocation="auto", vocabulary=None, sample_weight=No
     token, label = data.collocation.pair_token, data.collocation.classes
     n_tokens, n_classes = len(data.vocabulary), len(data.classes)
     solution = solve_ov(token, label, n_classes)
-    base = np.zeros(n_tokens)
-    base[solution.tokens] = solution.base_value
+    base = solution.base(n_tokens)
     excess = solution.label_value - base[token]
     # Without a class outside N(x) there is no constraint, hence no margin.
     constrained = np.diff(data.collocation.offsets) < n_classes
