@@ -6,7 +6,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from sklntp._collocation import COLLOCATION_MODES
 from sklntp._contexts import merge_contexts
@@ -22,7 +22,8 @@ _STAGES = [("ov", "kq"), ("ov",), ("kq",), ("joint",), ("ov", "kq", "joint")]
 # A matrix then has a norm of at most 1e302, and sums of its entries stay in the range of float64.
 _LARGEST = {Real: 1e290, Integral: 10**12}  # step_size, max_iter
 _DENSE_LIMIT = 100e6  # bytes of a coefficient matrix that an attribute builds on access
-_WORK_LIMIT = 2e9  # of a reference that an attribute solves on access: some seconds
+_WORK_LIMIT = 2e10  # of a reference that an attribute solves on access: some seconds
+_ORTHONORMAL = 1e-6  # on the rows of an embedding
 
 
 class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
@@ -414,6 +415,55 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
         n_tokens = len(self.vocabulary_)
         query, token = np.divmod(self._kq_key, n_tokens)
         return csr_array((self._kq_value, (token, query)), shape=(n_tokens, n_tokens))
+
+    def coef_in_embedding(self, E):
+        """Both matrices in the coordinates of an orthonormal embedding, as in the paper.
+
+        With token x embedded as row e_x of E, W_ov becomes ``W_ov E`` and W_kq ``E^T W_kq E``, so
+        that a score is e_x^T W_kq e_q. Norms, scores and predictions stay the same, and so does
+        training: gradient descent from zero in these coordinates gives these matrices.
+
+        Parameters
+        ----------
+        E : array-like of shape (n_tokens, d)
+            Embedding, one row per token in the order of ``vocabulary_``; rows are orthonormal to
+            1e-6, hence d >= n_tokens.
+
+        Returns
+        -------
+        W_ov : ndarray of shape (n_classes, d)
+        W_kq : ndarray of shape (d, d)
+
+        Raises
+        ------
+        ValueError
+            If E has another number of rows or is not orthonormal, with its largest deviation.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklntp import NTPTransformerClassifier
+        >>> clf = NTPTransformerClassifier(max_iter=5).fit([["a"], ["b"]], ["b", "a"])
+        >>> W_ov, W_kq = clf.coef_in_embedding([[0.6, 0.8, 0], [-0.8, 0.6, 0]])
+        >>> W_ov.round(3)
+        array([[-0.7, -0.1,  0. ],
+               [ 0.7,  0.1,  0. ]])
+        """
+        check_is_fitted(self)
+        E = check_array(E, dtype=float, input_name="E")
+        n_tokens = len(self.vocabulary_)
+        if len(E) != n_tokens:
+            raise ValueError(f"E must have one row per token, {n_tokens}; got shape {E.shape}.")
+        deviation = np.abs(E @ E.T - np.eye(n_tokens))
+        if deviation.max() > _ORTHONORMAL:
+            x, u = np.unravel_index(np.argmax(deviation), deviation.shape)
+            raise ValueError(
+                "The rows of E must be orthonormal: E @ E.T is the identity matrix. It deviates "
+                f"by {deviation[x, u]:.3g} at tokens {self.vocabulary_[x]!s}, "
+                f"{self.vocabulary_[u]!s}, its largest deviation."
+            )
+        W_ov = self.sparse_coef_ov_ @ E + self.base_ov_ @ E
+        return W_ov, E.T @ (self.sparse_coef_kq_ @ E)
 
     @property
     def collocation_(self):

@@ -1,5 +1,6 @@
 """What the data say by themselves: partial orders, realizability, max-margin references."""
 
+import time
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -168,6 +169,10 @@ class MaxMarginOV:
         Relative duality gap; 0, the solution is a closed form.
     n_components : int
         Independent problems: one per token with a pair.
+    n_constraints : int
+        Number of (x, n(x), v).
+    seconds : float
+        Time the solution took, without reading X and y.
     classes, vocabulary : ndarray
         The names of rows and columns.
     """
@@ -178,8 +183,21 @@ class MaxMarginOV:
     margin: float
     gap: float
     n_components: int
+    n_constraints: int
+    seconds: float
     classes: np.ndarray
     vocabulary: np.ndarray
+
+    @property
+    def active(self):
+        """The constraints whose margin is 1, a list of (token, next token, other class): all."""
+        columns, classes = self.coef.tocsc(), self.classes.tolist()
+        found = []
+        for x, token in enumerate(self.vocabulary.tolist()):
+            inside = columns.indices[columns.indptr[x] : columns.indptr[x + 1]]
+            outside = np.setdiff1d(np.arange(len(classes)), inside) if inside.size else []
+            found += [(token, classes[y], classes[v]) for y in np.sort(inside) for v in outside]
+        return found
 
 
 @dataclass(frozen=True)
@@ -200,6 +218,10 @@ class MaxMarginKQ:
         The largest relative duality gap of a component.
     n_components : int
         Independent problems: connected components of the orders of all queries.
+    n_constraints : int
+        Number of (query, above, below), those inside cycles included.
+    seconds : float
+        Time the solution took, without reading X and y.
     vocabulary : ndarray
         The names of rows and columns.
     """
@@ -209,7 +231,19 @@ class MaxMarginKQ:
     margin: float
     gap: float
     n_components: int
+    n_constraints: int
+    seconds: float
     vocabulary: np.ndarray
+    _active: np.ndarray = field(repr=False)  # (3, n_active) codes of query, above, below
+
+    @property
+    def active(self):
+        """The constraints whose margin is 1, a list of (query, above, below).
+
+        None stands for tokens outside the vocabulary.
+        """
+        tokens = [*self.vocabulary.tolist(), None]
+        return [tuple(tokens[code] for code in codes) for codes in self._active.T.tolist()]
 
 
 def max_margin_ov(X, y, *, collocation="auto", vocabulary=None, sample_weight=None):
@@ -244,11 +278,14 @@ def max_margin_ov(X, y, *, collocation="auto", vocabulary=None, sample_weight=No
     data = build_dataset(X, y, sample_weight, collocation=collocation, vocabulary=vocabulary)
     token, label = data.collocation.pair_token, data.collocation.classes
     n_tokens, n_classes = len(data.vocabulary), len(data.classes)
+    start = time.perf_counter()
     solution = solve_ov(token, label, n_classes)
+    seconds = time.perf_counter() - start
     base = solution.base(n_tokens)
     excess = solution.label_value - base[token]
     # Without a class outside N(x) there is no constraint, hence no margin.
-    constrained = np.diff(data.collocation.offsets) < n_classes
+    k = np.diff(data.collocation.offsets)
+    constrained = k < n_classes
     margin = float(np.min(excess[np.isin(token, solution.tokens[constrained])], initial=np.inf))
     return MaxMarginOV(
         coef=csr_array((excess, (label, token)), shape=(n_classes, n_tokens)),
@@ -257,6 +294,8 @@ def max_margin_ov(X, y, *, collocation="auto", vocabulary=None, sample_weight=No
         margin=margin,
         gap=0.0,
         n_components=len(solution.tokens),
+        n_constraints=int(np.sum(k * (n_classes - k))),
+        seconds=seconds,
         classes=data.classes,
         vocabulary=token_array(data.vocabulary),
     )
@@ -295,12 +334,15 @@ def max_margin_kq(X, y, *, collocation="auto", vocabulary=None, sample_weight=No
     >>> reference = max_margin_kq(X, ["b", "c", "a", "b"])
     >>> reference.coef.toarray()[:, 1]
     array([ 0.5, -0.5,  0. ])
-    >>> reference.margin
-    1.0
+    >>> reference.margin, reference.active
+    (1.0, [('b', 'a', 'b')])
     """
     data = build_dataset(X, y, sample_weight, collocation=collocation, vocabulary=vocabulary)
     orders, n_tokens = data.orders, len(data.vocabulary)
+    start = time.perf_counter()
     solution = solve_kq(orders.query, orders.above, orders.below, fixed=n_tokens)
+    seconds = time.perf_counter() - start
+    active = np.abs(solution.margins - 1) <= 1e-9
     return MaxMarginKQ(
         coef=csr_array(
             (solution.value, (solution.token, solution.query)), shape=(n_tokens, n_tokens)
@@ -309,5 +351,8 @@ def max_margin_kq(X, y, *, collocation="auto", vocabulary=None, sample_weight=No
         margin=solution.margin,
         gap=solution.gap,
         n_components=solution.n_components,
+        n_constraints=len(orders.query),
+        seconds=seconds,
         vocabulary=token_array(data.vocabulary),
+        _active=np.stack([orders.query, orders.above, orders.below])[:, active],
     )

@@ -107,19 +107,24 @@ def test_the_scale_of_the_weights_does_not_matter(seed):
         np.testing.assert_allclose(getattr(scaled, name), getattr(clf, name), **TOLERANCE)
 
 
+@pytest.mark.parametrize("extra", [0, 2])
 @pytest.mark.parametrize("seed", SEEDS[:4])
-def test_an_orthonormal_embedding_only_rotates_the_matrices(seed):
+def test_an_orthonormal_embedding_only_rotates_the_matrices(seed, extra):
     X, y = realizable(seed)
     n_tokens, steps = len(set(y)), 60
     rng = np.random.RandomState(seed)
-    embedding = np.linalg.qr(rng.standard_normal((n_tokens + 2, n_tokens)))[0]  # (d, V)
+    embedding = np.linalg.qr(rng.standard_normal((n_tokens + extra, n_tokens)))[0]  # (d, V)
     ov, kq, *losses = two_stage(
         X, y, np.ones(len(X)), n_tokens, n_tokens, "single", steps, 0.2, embedding=embedding
     )
     clf = _fit(X, y, max_iter=steps)
     close = {"rtol": 1e-9, "atol": 1e-9}
-    np.testing.assert_allclose(ov[-1], clf.coef_ov_ @ embedding.T, **close)
-    np.testing.assert_allclose(kq[-1], embedding @ clf.coef_kq_ @ embedding.T, **close)
+    W_ov, W_kq = clf.coef_in_embedding(embedding.T)
+    np.testing.assert_allclose(ov[-1], W_ov, **close)
+    np.testing.assert_allclose(kq[-1], W_kq, **close)
+    np.testing.assert_allclose(W_ov @ embedding, clf.coef_ov_, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(embedding.T @ W_kq @ embedding, clf.coef_kq_, rtol=0, atol=1e-12)
+    assert np.linalg.norm(W_kq) == pytest.approx(np.linalg.norm(clf.coef_kq_), rel=1e-13)
     np.testing.assert_allclose(np.concatenate(losses), clf.loss_curve_, **close)
 
 

@@ -10,10 +10,12 @@ import pytest
 LAYERS = [
     ["_sequences", "_targets", "_ngd"],
     ["_contexts", "_collocation", "_orders"],
-    ["_dataset", "_forward", "_gradients", "_kernels", "_losses", "_max_margin"],
+    ["_dataset", "_forward", "_gradients", "_kernels", "_losses", "_interior_point", "_max_margin"],
     [
         "_training",
         "_realizability",
+        "_generalization",
+        "_rates",
         "structure",
         "datasets",
         "preprocessing",

@@ -22,6 +22,22 @@ def test_a_joint_stage_that_would_not_fit_is_refused(monkeypatch):
             fitted(ONE, stages=stages)
 
 
+@pytest.mark.parametrize(
+    ("E", "message"),
+    [
+        (np.eye(4), r"one row per token, 3; got shape \(4, 4\)"),
+        (np.eye(3)[:, :2], r"deviates by 1 at tokens c, c, its largest"),
+        (np.diag([1.0, 1.0, 1.00001]), r"deviates by 2e-05 at tokens c, c"),
+        ([[1, 0, 0], [0.6, 0.8, 0], [0, 0, 1]], r"deviates by 0.6 at tokens a, b"),
+        (np.full((3, 3), np.nan), "E contains NaN"),
+        ([1.0, 0.0, 0.0], "Expected 2D array, got 1D"),
+    ],
+)
+def test_an_embedding_that_is_not_orthonormal_is_refused(E, message):
+    with pytest.raises(ValueError, match=message):
+        fitted(ONE).coef_in_embedding(E)
+
+
 def test_too_many_tokens_are_refused(monkeypatch):
     monkeypatch.setattr(_dataset, "_MAX_TOKENS", 2)
     with pytest.raises(ValueError, match="At most 2 distinct tokens are supported; got 3"):

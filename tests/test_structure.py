@@ -314,6 +314,50 @@ def test_max_margin_kq(data, column, expected, n_components):
         assert_allclose(result.margin, 1, rtol=0, atol=1e-9)
 
 
+def test_active_constraints_of_kq_are_those_with_margin_1():
+    reference = max_margin_kq(*CHAIN)
+    assert reference.n_constraints == 3  # a > b, b > c and the implied a > c, with margin 2
+    assert reference.active == [("c", "a", "b"), ("c", "b", "c")]
+    conflict = max_margin_kq(*CONFLICT)
+    assert (conflict.n_constraints, conflict.active) == (2, [])
+    unknown = max_margin_kq(*plus(CYC, (["a", "z", "b"], "b")), vocabulary=["c", "b", "a"])
+    assert unknown.active == [("b", "a", "b"), ("b", "a", None)]
+    assert reference.seconds > 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_active_constraints_of_kq_agree_with_the_matrix(seed):
+    data = make_realizable_ntp(10, 80, break_assumption="confused", random_state=seed)
+    reference, coef = _kq((data.X, data.y))
+    pairs = [
+        (query, above, below)
+        for query, order in partial_orders(data.X, data.y).items()
+        for above, below in order.pairs
+    ]
+    margins = {(q, a, b): coef[a, q] - coef[b, q] for q, a, b in pairs}
+    assert reference.n_constraints == len(pairs)
+    assert reference.active == [pair for pair in pairs if margins[pair] < 1 + 1e-9]
+    assert len(reference.active) < len(pairs)
+    assert_allclose([margins[pair] for pair in reference.active], 1, rtol=0, atol=1e-12)
+
+
+def test_all_constraints_of_ov_are_active():
+    X, y = [["a"], ["a"], ["b"], ["c", "b"]], ["p", "q", "q", "r"]
+    reference = max_margin_ov(X, y, collocation="single")
+    coef = reference.coef.toarray() + reference.base
+    assert reference.active == [("a", "p", "r"), ("a", "q", "r"), ("b", "q", "p"), ("b", "q", "r")]
+    assert reference.n_constraints == 4
+    row, column = (
+        {name: i for i, name in enumerate(names.tolist())}
+        for names in (reference.classes, reference.vocabulary)
+    )
+    for token, label, other in reference.active:
+        margin = coef[row[label], column[token]] - coef[row[other], column[token]]
+        assert margin == pytest.approx(1, abs=1e-15)
+    assert max_margin_ov([["a"], ["a"]], ["b", "c"]).active == []
+    assert reference.seconds > 0
+
+
 def test_max_margin_kq_without_orders():
     result, coef = _kq(CYC)
     assert_array_equal(coef, np.zeros((3, 3)))
