@@ -71,14 +71,15 @@ class OrderGraph:
         return np.bincount(self.upper, lam, n_nodes) - np.bincount(self.lower, lam, n_nodes)
 
 
-def interior_point(order, *, dense=False):
+def interior_point(order, factorization):
     """Solve all components of an order graph in which every node stands in a pair.
 
     Parameters
     ----------
     order : OrderGraph
-    dense : bool, default=False
-        Factorize as `_DenseSystem`, else as `_SparseSystem`.
+    factorization : {"batched", "sparse", "dense"}
+        "batched": all components as dense matrices of one size, for small ones of similar size;
+        "sparse": all in one sparse matrix; "dense": for one large component.
 
     Returns
     -------
@@ -107,7 +108,7 @@ def interior_point(order, *, dense=False):
         dlam = free - theta * order.difference(dw)
         return dw, dlam, (target - slack * dlam) / lam
 
-    system = (_DenseSystem if dense else _SparseSystem)(order)
+    system = _SYSTEMS[factorization](order)
     lam = np.ones(group.size)
     w = order.flow(lam) / order.size
     slack = np.maximum(order.difference(w) - 1, 1.0)
@@ -152,6 +153,38 @@ class _System:
 
     def solve(self, rhs):
         return self._solve(np.where(self.free, rhs, 0.0))
+
+
+class _BatchedSystem(_System):
+    """One dense matrix per component, padded to the size of the largest."""
+
+    def __init__(self, order):
+        super().__init__(order)
+        nodes = np.flatnonzero(self.free)
+        nodes = nodes[np.argsort(order.group[nodes], kind="stable")]
+        first = np.flatnonzero(np.diff(order.group[nodes], prepend=-1))
+        sizes = np.diff(first, append=nodes.size)
+        width = sizes.max()
+        batch = np.repeat(np.arange(sizes.size), sizes)
+        local = np.arange(nodes.size) - first[batch]
+        self.nodes, self.place, self.shape = nodes, (batch, local), (sizes.size, width)
+        of = np.empty((2, self.free.size), dtype=np.intp)  # batch and local index of each node
+        of[:, nodes] = self.place
+        (i, j), pair_batch = of[1, [order.upper, order.lower]][:, self.joined], of[0, order.upper]
+        self.pairs = pair_batch[self.joined], i, j
+
+    def factorize(self, theta):
+        batch, i, j = self.pairs
+        # The identity stays where there is no node.
+        self.matrix = np.tile(np.eye(self.shape[1]), (self.shape[0], 1, 1))
+        self.matrix[*self.place, self.place[1]] = self.diagonal(theta)[self.nodes]
+        self.matrix[batch, i, j] = self.matrix[batch, j, i] = -theta[self.joined]
+
+    def _solve(self, rhs):
+        x, right = np.zeros_like(rhs), np.zeros(self.shape)
+        right[self.place] = rhs[self.nodes]
+        x[self.nodes] = np.linalg.solve(self.matrix, right[:, :, None])[*self.place, 0]
+        return x
 
 
 class _SparseSystem(_System):
@@ -221,3 +254,6 @@ class _DenseSystem(_System):
         x[self.kept] = kept = cho_solve(self.factor, rhs[self.kept] + self.coupling @ gone)
         x[self.gone] = gone + self.coupling.T @ kept / self.pivot
         return x
+
+
+_SYSTEMS = {"batched": _BatchedSystem, "sparse": _SparseSystem, "dense": _DenseSystem}

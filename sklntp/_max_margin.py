@@ -36,6 +36,8 @@ from sklntp._interior_point import OrderGraph, interior_point
 _MARGIN_TOLERANCE = 1e-9
 _GAP_TOLERANCE = 1e-13  # relative; the norm of the error of w is at most sqrt(2 · gap · primal)
 
+_WIDTHS = [8, 16, 32, 64]  # components of up to so many nodes are solved in one batch
+
 
 class MaxMarginError(ValueError):
     """The reference could not be certified, or would exceed the work limit."""
@@ -178,16 +180,18 @@ def solve_kq(query, above, below, *, fixed=None, work_limit=None):
     order, node = _contract(*index, free)
 
     w, lam, solved = _complete_bipartite(order)
-    dense, work = _plan(order)
+    width, dense, work = _plan(order)
     if work_limit is not None and np.sum(work, where=~solved) > work_limit:
         raise MaxMarginError(
             f"the max-margin reference needs an estimated work of {work[~solved].sum():.3g}, more "
             f"than work_limit={work_limit:.3g}; its largest component has "
             f"{np.bincount(order.group)[~solved].max()} nodes."
         )
-    for group in np.flatnonzero(dense & ~solved):
-        _solve(order, order.pair_group == group, w, lam, dense=True)
-    _solve(order, (~dense & ~solved)[order.pair_group], w, lam, dense=False)
+    calls = [(dense & (np.arange(order.n_groups) == g), "dense") for g in np.flatnonzero(dense)]
+    calls += [(width == n, "batched") for n in _WIDTHS]
+    calls += [(~dense & (width == 0), "sparse")]
+    for groups, factorization in calls:
+        _solve(order, (groups & ~solved)[order.pair_group], w, lam, factorization)
 
     margin, gap = _certify(order, w, lam)
     passes = (margin >= 1 - _MARGIN_TOLERANCE) & (gap <= _GAP_TOLERANCE)
@@ -267,7 +271,7 @@ def _sum_distinct(order, end, weight):
 
 
 def _plan(order):
-    """Whether each group is better factorized as a dense matrix, and its estimated work.
+    """How to factorize each group: the width of its batch (0: none), whether alone; and its work.
 
     A dense factorization costs m³, m nodes being left where the nodes of one side are eliminated;
     a sparse one at most n k² with k the number of pairs beyond a tree. SuperLU spends some 30 times
@@ -281,19 +285,20 @@ def _plan(order):
         for ends in (order.upper, order.lower)
     ]
     m = n_nodes - np.maximum(*one_sided)
+    width = np.append(_WIDTHS, 0)[np.searchsorted(_WIDTHS, n_nodes)]
     dense = (n_nodes >= 200) & (n_pairs >= 3.5 * m)
     beyond = np.minimum(n_pairs - n_nodes + 2, n_nodes)
-    return dense, np.where(dense, m**3, n_nodes * beyond**2)
+    return width, dense, np.where(dense, m**3, n_nodes * beyond**2)
 
 
-def _solve(order, chosen, w, lam, *, dense):
+def _solve(order, chosen, w, lam, factorization):
     """Write the solutions of the components of the chosen pairs into w and λ."""
     if not chosen.any():
         return
     ends = np.concatenate([order.upper[chosen], order.lower[chosen]])
     nodes, index = np.unique(ends, return_inverse=True)
     part = OrderGraph(order.size[nodes], order.group[nodes], *index.reshape(2, -1))
-    solution = interior_point(part, dense=dense)
+    solution = interior_point(part, factorization)
     w[nodes], lam[chosen] = _polish(part, *solution), solution[1]
 
 

@@ -95,7 +95,9 @@ def _plain_array(values):
         if values.dtype != object or any(isinstance(v, str) for v in values.ravel()):
             return values
         values = values.tolist()
-    if values and isinstance(values[0], str):
+    if not values:
+        return np.empty(0, dtype=np.int64)
+    if isinstance(values[0], str):
         return token_array(values)
     array = np.asarray(values)
     plain = [v.tolist() if isinstance(v, np.ndarray) else v for v in values]

@@ -10,10 +10,20 @@ import pytest
 LAYERS = [
     ["_sequences", "_targets", "_ngd"],
     ["_contexts", "_collocation", "_orders"],
-    ["_dataset", "_forward", "_gradients", "_kernels", "_losses", "_interior_point", "_max_margin"],
+    [
+        "_dataset",
+        "_forward",
+        "_gradients",
+        "_kernels",
+        "_losses",
+        "_interior_point",
+        "_max_margin",
+        "_top_tokens",
+    ],
     [
         "_training",
         "_realizability",
+        "_alignment",
         "_generalization",
         "_rates",
         "structure",

@@ -249,7 +249,7 @@ def test_order_and_repetition_of_pairs_do_not_change_a_bit():
 
 @pytest.mark.parametrize("largest", [1, 100, 10_000])
 @pytest.mark.parametrize("kind", ["two levels", "acyclic", "hubs", "fixed"])
-def test_both_factorizations_solve_weighted_graphs_of_every_kind(kind, largest):
+def test_all_factorizations_solve_weighted_graphs_of_every_kind(kind, largest):
     rng = np.random.default_rng(largest)
     for _ in range(8):
         n = 40
@@ -263,9 +263,9 @@ def test_both_factorizations_solve_weighted_graphs_of_every_kind(kind, largest):
         size = np.round(largest ** rng.random(nodes.size))
         size[below[-1]] = np.inf if kind == "fixed" else size[below[-1]]
         order = OrderGraph(size, np.zeros_like(nodes), above, below)
-        solutions = [interior_point(order, dense=dense) for dense in (False, True)]
-        w, other = (_max_margin._polish(order, *solution) for solution in solutions)
-        assert_allclose(other, w, rtol=0, atol=1e-12)
+        solutions = [interior_point(order, how) for how in ("sparse", "dense", "batched")]
+        w, *others = (_max_margin._polish(order, *solution) for solution in solutions)
+        assert_allclose(others, [w, w], rtol=0, atol=1e-12)
         for solution in solutions:
             assert_allclose(solution[0], w, rtol=0, atol=1e-6)
         assert np.all(w[np.isinf(size)] == 0)
