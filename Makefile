@@ -30,8 +30,9 @@ battery: $(VENV)-floor/.installed ## scikit-learn's checks on the oldest depende
 test-versions: check-python ## scikit-learn's checks on each of VERSIONS
 	@.ci/test-versions $(VERSIONS)
 
-bench: $(VENV)/.installed-bench ## time one training step
+bench: $(VENV)/.installed-bench ## time a training step, and the references beside other solvers
 	$(VENV)/bin/python benchmarks/step.py
+	$(VENV)/bin/python benchmarks/references.py
 
 clean: ## remove the environments, caches and built files
 	@for venv in $(VENV) $(VENV)-floor; do [ ! -e $$venv/pyvenv.cfg ] || rm -rf $$venv; done
