@@ -13,9 +13,7 @@ WITH_EXAMPLES = [page for page in PAGES if ">>>" in page.read_text(encoding="utf
 @pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: page.stem)
 def test_examples_of_a_page(page):
     flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
-    result = doctest.testfile(
-        str(page), module_relative=False, optionflags=flags, encoding="utf-8"
-    )
+    result = doctest.testfile(str(page), module_relative=False, optionflags=flags, encoding="utf-8")
     assert result.attempted >= 2
     assert result.failed == 0
 
