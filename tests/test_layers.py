@@ -26,6 +26,7 @@ LAYERS = [
         "_alignment",
         "_generalization",
         "_rates",
+        "_references",
         "structure",
         "datasets",
         "preprocessing",
