@@ -56,7 +56,7 @@ print(
 print(f"  dist at the end: {spread(last, '.1e')}")
 print(f"  norm / (eta t): {spread([rate.norm_ratio[-1] for rate in ov], '.6f')}")
 slopes = [rate.log_loss_slope for rate in ov]
-print(f"  slope of the log-loss: {spread(slopes, '.4f')}, R^2 of the line at least ", end="")
+print(f"  slope of the log of the loss: {spread(slopes, '.4f')}, R^2 of the line at least ", end="")
 print(f"{min(rate.log_loss_r2 for rate in ov):.4f}")
 
 # %%
@@ -82,8 +82,8 @@ print(f"  dist falls faster than log^2 t / t in {faster} of {len(fits)} runs")
 # %%
 # The loss falls to its floor on a line that bends, and the accuracy is there before.
 print("\nloss of stage 2")
-print(f"  slope of the log-loss: {spread([rate.log_loss_slope for rate in kq])}", end="")
+print(f"  slope of the log of the loss: {spread([rate.log_loss_slope for rate in kq])}", end="")
 print(f", R^2 {spread([rate.log_loss_r2 for rate in kq])}")
 print(f"  floor reached at step: {spread([rate.floor_step for rate in kq], '.0f')}")
-print(f"  floor, log-loss: {spread([rate.floor for rate in kq])}")
+print(f"  floor, log of the loss: {spread([rate.floor for rate in kq])}")
 print(f"  training accuracy 1 from step: {spread([rate.first_accurate for rate in kq], '.0f')}")

@@ -215,11 +215,10 @@ def cell(values, form, worst):
     return f"{np.median(values):{form}} / {worst(values):{form}}"
 
 
-def tables(kinds, seeds, steps):
+def tables(seeds, steps):
     """Print both tables."""
     head, more = [], []
-    for kind in kinds:
-        make, params = KINDS[kind]
+    for kind, (make, params) in KINDS.items():
         runs = [measure(make(seed), steps=steps, **params) for seed in range(seeds)]
 
         def of(name, form, worst, runs=runs, at=None):
@@ -280,9 +279,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS))
     options = parser.parse_args()
-    tables(options.kinds, options.seeds, options.steps)
+    tables(options.seeds, options.steps)
 
 
 if __name__ == "__main__":

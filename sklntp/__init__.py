@@ -1,7 +1,16 @@
 """Next-token prediction with a one-layer transformer whose training provably converges."""
 
+from sklntp import datasets, metrics, model_selection, preprocessing, structure
 from sklntp._classifier import NTPTransformerClassifier
 
 __version__ = "0.1.0"
 
-__all__ = ["NTPTransformerClassifier", "__version__"]
+__all__ = [
+    "NTPTransformerClassifier",
+    "__version__",
+    "datasets",
+    "metrics",
+    "model_selection",
+    "preprocessing",
+    "structure",
+]

@@ -4,6 +4,7 @@
 rates. (b) Next tokens of the standard library's own Python source, beside a bigram baseline.
 """
 
+import argparse
 import sys
 import time
 from collections import Counter, defaultdict
@@ -106,6 +107,7 @@ def python_source():
 
 def main():
     """Run both parts."""
+    argparse.ArgumentParser("python -m sklntp", description=__doc__).parse_args()
     start = time.perf_counter()
     print(
         f"sklntp {sklntp.__version__}, scikit-learn {sklearn.__version__}, "

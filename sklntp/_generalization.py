@@ -169,7 +169,8 @@ def generalization_report(clf, X, y=None):
     token is not one for certain if another of the sentence is above it in the order, or has a
     higher rank, optimal > non-comparable and unknown > non-optimal. (Confused tokens have no rank,
     and may take away that of the tokens they are compared with.) The next token is determined if
-    the tokens that may be top have one next token each in the collocation, all the same.
+    the tokens that may be top have one next token between them in the collocation; one that has
+    none, like an unknown token, may be among them beside one of the same rank that has.
 
     Parameters
     ----------
@@ -189,7 +190,8 @@ def generalization_report(clf, X, y=None):
     Raises
     ------
     TypeError
-        If `clf` is no NTPTransformerClassifier.
+        If `clf` is no NTPTransformerClassifier, or `y` holds numbers where it knows str, or str
+        where it knows numbers.
     sklearn.exceptions.NotFittedError
         If it is not fitted.
 
@@ -237,7 +239,13 @@ def generalization_report(clf, X, y=None):
         )
     check_is_fitted(clf)
     sequences = read_sequences(clf, X, reset=False)
-    y = None if y is None else read_labels(y, len(sequences))
+    if y is not None:
+        y = read_labels(y, len(sequences))
+        kinds = ["str" if isinstance(v, str) else "numbers" for v in (*y[:1], clf.classes_[0])]
+        if len(set(kinds)) > 1 and len(y):
+            raise TypeError(
+                f"y holds {kinds[0]}, but the next tokens that clf knows are {kinds[1]}."
+            )
     codes = encode(sequences, clf.vocabulary_.tolist(), clf.handle_unknown)
     offsets, n_tokens = sequences.offsets, len(clf.vocabulary_)
     contexts = merge_contexts(codes, offsets, n_tokens)

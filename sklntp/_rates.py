@@ -163,7 +163,7 @@ class ConvergenceRate:
         median log-loss is within 10 % of the fall. A log-loss that is flat throughout, but for
         rounding error (1e-12, absolute or relative), is at its floor from step 0.
     first_accurate : int or None
-        The first step with a training accuracy of 1; None if there is none or it is not tracked.
+        The first tracked step with a training accuracy of 1; None if there is none.
     directions : dict
         Matrix ("ov" or "kq"; for "joint" both) -> `DirectionRate`.
     """
@@ -184,7 +184,9 @@ class ConvergenceRate:
     directions: dict
 
     def __str__(self):
-        claim = f"; claimed: dist = O({_CLAIMS[self.stage]})" if self.stage in _CLAIMS else ""
+        claim = ""
+        if self.stage in _CLAIMS:
+            claim = f"; claimed on realizable data: dist = O({_CLAIMS[self.stage]})"
         steps = f"{self.n_steps} step{'s' if self.n_steps > 1 else ''}"
         lines = [f"stage {self.stage!r}, {steps} ({self.stop_reason}){claim}"]
         if np.isnan(self.step_size):
@@ -197,7 +199,7 @@ class ConvergenceRate:
             lines.append(f"norm / (eta t), eta = {self.step_size:.6g}: {', '.join(ratios)}")
         if not np.isnan(self.log_loss_slope):
             lines.append(
-                f"log-loss: slope {self.log_loss_slope:.4g} per step over t = 0 ... "
+                f"log(loss): slope {self.log_loss_slope:.4g} per step over t = 0 ... "
                 f"{self.straight_until}, R^2 {self.log_loss_r2:.4f}; "
             )
             lines[-1] += (
@@ -207,9 +209,9 @@ class ConvergenceRate:
             )
         else:
             flat = f"at its floor {self.floor:.4g} from the start"
-            lines.append(f"log-loss: {'never fell' if self.floor_step is None else flat}")
+            lines.append(f"log(loss): {'never fell' if self.floor_step is None else flat}")
         if self.first_accurate is not None:
-            lines.append(f"training accuracy: 1 at step {self.first_accurate} for the first time")
+            lines.append(f"training accuracy: 1 first seen at step {self.first_accurate}")
         return "\n".join([*lines, *map(str, self.directions.values())])
 
 
@@ -242,6 +244,12 @@ def convergence_rate(history, stage):
     ValueError
         If `stage` is not in `history`, or made no step.
 
+    Notes
+    -----
+    One history may hold several calls of ``fit`` with ``warm_start=True``. The rates then speak of
+    all of them together: of one training only if data, step size and, for stage "kq", W_ov stayed
+    the same. With ``step_schedule="invscaling"`` the claimed rates in t do not apply.
+
     References
     ----------
     .. [1] R. Huang, Y. Liang, J. Yang, "Non-asymptotic Convergence of Training Transformers for
@@ -258,10 +266,10 @@ def convergence_rate(history, stage):
     >>> rate.directions["kq"].overall.exponent < rate.directions["kq"].overall.exponent_log2
     True
     >>> print(rate)
-    stage 'kq', 1000 steps (max_iter); claimed: dist = O(log^2 t / t)
+    stage 'kq', 1000 steps (max_iter); claimed on realizable data: dist = O(log^2 t / t)
     norm / (eta t), eta = 0.2: 1.0000 at 1, 0.7610 at 10, 0.9423 at 100, 0.9942 at 1000
-    log-loss: slope -4.534 per step over t = 0 ... 23, R^2 0.9681; floor -114.4 from step 34 on
-    training accuracy: 1 at step 1 for the first time
+    log(loss): slope -4.534 per step over t = 0 ... 23, R^2 0.9681; floor -114.4 from step 34 on
+    training accuracy: 1 first seen at step 1
     direction of W_kq
            t       dist  dist t/log t  dist t/log^2 t  | since the row above, exponents of
                                                       |     dist    log t/t  log^2 t/t

@@ -55,6 +55,8 @@ class RealizabilityReport:
         other token.
     assumption_3_strict : Condition
         ... as all the others together; sufficient, not needed.
+    realizable : bool
+        Whether the first seven conditions hold.
     regenerated : float
         Share of the sentences for which `regeneration` holds.
     collocation_mode : {"single", "last", "context"}
@@ -76,7 +78,7 @@ class RealizabilityReport:
 
     @property
     def realizable(self):
-        """Whether Assumption 1 holds: all conditions but those of Assumption 3."""
+        """Whether Assumption 1 holds, see the class."""
         return all(condition.holds for _, condition in self._conditions()[:7])
 
     def _conditions(self):

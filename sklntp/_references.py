@@ -32,6 +32,8 @@ class MaxMarginOV:
         Independent problems: one per token with a pair.
     n_constraints : int
         Number of (x, n(x), v).
+    active : list of tuple
+        The constraints whose margin is 1, (x, n(x), v): all. Built on access.
     seconds : float
         Time the solution took, without reading X and y.
     classes, vocabulary : ndarray
@@ -51,7 +53,7 @@ class MaxMarginOV:
 
     @property
     def active(self):
-        """The constraints whose margin is 1, a list of (token, next token, other class): all."""
+        """All constraints, see the class."""
         columns, classes = self.coef.tocsc(), self.classes.tolist()
         found = []
         for x, token in enumerate(self.vocabulary.tolist()):
@@ -81,6 +83,10 @@ class MaxMarginKQ:
         Independent problems: connected components of the orders of all queries.
     n_constraints : int
         Number of (query, above, below), those inside cycles included.
+    active : list of tuple
+        The constraints whose margin is 1, (query, above, below); those inside a cycle, where the
+        margin is 0, are not among them. None stands for tokens outside the vocabulary. Built on
+        access.
     seconds : float
         Time the solution took, without reading X and y.
     vocabulary : ndarray
@@ -99,10 +105,7 @@ class MaxMarginKQ:
 
     @property
     def active(self):
-        """The constraints whose margin is 1, a list of (query, above, below).
-
-        None stands for tokens outside the vocabulary.
-        """
+        """The tight constraints, see the class."""
         tokens = [*self.vocabulary.tolist(), None]
         return [tuple(tokens[code] for code in codes) for codes in self._active.T.tolist()]
 

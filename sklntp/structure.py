@@ -33,6 +33,8 @@ class PartialOrder:
         Tokens with something above and nothing below.
     confused : list
         Tokens with both.
+    non_comparable : list
+        Tokens of the vocabulary with neither.
     pairs : list of tuple
         (above, below) for every two tokens that meet in a sentence; the order itself is the
         transitive closure.

@@ -362,6 +362,13 @@ def test_one_sentence_is_judged_alike_among_others_and_in_chunks(monkeypatch):
         assert alone.roles[0] == together.roles[i]
 
 
+def test_y_of_another_kind_is_refused_and_an_unknown_one_is_wrong():
+    clf = fitted(ONE)
+    with pytest.raises(TypeError, match="y holds numbers, but the next tokens .* are str"):
+        generalization_report(clf, [["a"]], [1])
+    assert generalization_report(clf, [["a"]], ["q"]).summary[0]["predicted_is_y"] == 0.0
+
+
 @pytest.mark.parametrize("y", [None, [], np.empty(0, dtype=int)])
 def test_no_sentences_give_an_empty_report(y):
     report = generalization_report(fitted(ONE), [], y)

@@ -317,7 +317,7 @@ def test_one_step_has_a_slope_and_no_r2():
 def test_the_first_accurate_step_is_found(accuracy, first):
     rate = _rate(4, accuracy=np.array(accuracy))
     assert rate.first_accurate == first
-    assert (f"accuracy: 1 at step {first}" in str(rate)) == (first is not None)
+    assert (f"accuracy: 1 first seen at step {first}" in str(rate)) == (first is not None)
 
 
 # Training
