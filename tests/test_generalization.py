@@ -437,11 +437,6 @@ def test_accuracy_is_shown_as_one_only_if_all_are_right():
     assert [_cell(a) for a in (1.0, 0.99999, 0.5, np.nan)] == ["1.0000", "0.9999", "0.5000", "-"]
 
 
-def test_next_tokens_of_another_kind_are_simply_wrong():
-    report = generalization_report(fitted(ONE), [["a", "b"]], [7])
-    assert report.summary[0]["predicted_is_y"] == report.summary[0]["determined_is_y"] == 0.0
-
-
 def test_the_printed_report_to_the_letter():
     """The docstring's example passes with other spaces, too."""
     X = [["a", "b"], ["a", "a", "b"], ["c", "b"], ["a", "c"], ["y", "z"]]
