@@ -30,14 +30,15 @@ def measure(seed, n_steps):
 
 
 def spread(values, form=".3f"):
-    """Median, smallest and largest."""
+    """Median, smallest and largest; NaN if some seed has none."""
+    values = np.array(values, dtype=float)
     return f"{np.median(values):{form}} ({np.min(values):{form}} to {np.max(values):{form}})"
 
 
 # %%
 # One run per seed; twenty seeds of 100,000 steps take some ten minutes on two cores.
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("--seeds", type=int, default=3)
+parser.add_argument("--seeds", type=int, choices=range(1, 1001), metavar="N", default=3)
 parser.add_argument("--steps", type=int, default=3000, help="of stage 2")
 parser.add_argument("--jobs", type=int, default=2)
 args = parser.parse_args()

@@ -277,7 +277,7 @@ def show(titles, rows):
 def main():
     """Parse the options and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seeds", type=int, choices=range(1, 1001), metavar="N", default=1)
     parser.add_argument("--steps", type=int, default=1000)
     options = parser.parse_args()
     tables(options.seeds, options.steps)

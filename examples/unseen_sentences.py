@@ -14,7 +14,7 @@ from sklntp.datasets import make_realizable_ntp
 from sklntp.metrics import generalization_report
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("--seeds", type=int, default=2)
+parser.add_argument("--seeds", type=int, choices=range(1, 1001), metavar="N", default=2)
 parser.add_argument("--steps", type=int, default=2000, help="of each stage")
 args = parser.parse_args()
 

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 from sklearn.utils import check_array
 
-from sklntp._training import Direction
+from sklntp._ngd import weighted_norm
 
 
 class Alignment(NamedTuple):
@@ -66,48 +66,37 @@ def alignment(W, reference):
         raise ValueError(
             f"W and reference must have the same shape; got {W.shape} and {reference.shape}."
         )
-    values = _aligned(W, reference) if issparse(W) and issparse(reference) else _dense(W, reference)
-    cosine, dist = Direction(_scaled(values[1]))(_scaled(values[0]))
-    # np.clip keeps NaN. Opposite directions: dist may be 2 + 4e-16.
-    return Alignment(float(np.clip(cosine, -1.0, 1.0)), float(np.clip(dist, 0.0, 2.0)))
+    if not (issparse(W) and issparse(reference)):
+        W, reference = (M.toarray() if issparse(M) else M for M in (W, reference))
+    norms = [weighted_norm(_entries(M)) for M in (W, reference)]
+    if 0.0 in norms:
+        return Alignment(np.nan, np.nan)
+    dist = min(weighted_norm(_entries(W / norms[0] - reference / norms[1])), 2.0)
+    return Alignment(1.0 - 0.5 * dist**2, dist)
 
 
 def _matrix(W, name):
-    """A finite 2-D float64 array or csr_array."""
+    """A finite 2-D float64 array or csr_array whose largest entry is about 1."""
     if np.ndim(W) != 2:
         raise ValueError(f"{name} must be a matrix, 2-D; got {np.ndim(W)} dimension(s).")
-    return check_array(
+    W = check_array(
         W,
         accept_sparse="csr",
         dtype=np.float64,
         ensure_min_samples=0,
         ensure_min_features=0,
         input_name=name,
+        order="C",
+        copy=True,
     )
-
-
-def _dense(*matrices):
-    """The entries of each, as flat arrays."""
-    return [(W.toarray() if issparse(W) else W).ravel() for W in matrices]
-
-
-def _aligned(*matrices):
-    """The entries of each at all places that one of them stores, as flat arrays."""
-    keys, values = [], []
-    for W in matrices:
-        W = csr_array(W, copy=True)
+    entries = _entries(W)  # a view: times a power of two, which rounds nothing
+    np.ldexp(entries, -np.frexp(np.abs(entries).max(initial=0.0))[1], out=entries)
+    if issparse(W):
+        W = csr_array(W)
         W.sum_duplicates()
-        W = W.tocoo()
-        keys.append(W.row.astype(np.int64) * W.shape[1] + W.col)
-        values.append(W.data)
-    places = np.union1d(*keys)
-    aligned = np.zeros((2, len(places)))
-    for row, key, value in zip(aligned, keys, values, strict=True):
-        row[np.searchsorted(places, key)] = value
-    return aligned
+    return W
 
 
-def _scaled(values):
-    """Times a power of two, which rounds nothing, such that the largest is about 1."""
-    _, exponent = np.frexp(np.abs(values).max(initial=0.0))
-    return np.ldexp(values, -exponent)
+def _entries(M):
+    """The stored entries, as a flat view."""
+    return M.data if issparse(M) else M.reshape(-1)

@@ -22,8 +22,9 @@ _STAGES = [("ov", "kq"), ("ov",), ("kq",), ("joint",), ("ov", "kq", "joint")]
 # A matrix then has a norm of at most 1e302, and sums of its entries stay in the range of float64.
 _LARGEST = {Real: 1e290, Integral: 10**12}  # step_size, max_iter
 _DENSE_LIMIT = 100e6  # bytes of a coefficient matrix that an attribute builds on access
-_WORK_LIMIT = 2e10  # of a reference that an attribute solves on access: some seconds
+_TIME_LIMIT = 5.0  # estimated seconds of a reference that an attribute solves on access
 _ORTHONORMAL = 1e-6  # on the rows of an embedding
+_LARGEST_EMBEDDED = 1e9  # bytes of W_kq in its coordinates
 
 
 class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
@@ -437,7 +438,8 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If E has another number of rows or is not orthonormal, with its largest deviation.
+            If E has another number of rows or is not orthonormal, with its largest deviation, or
+            if W_kq would take more than 1 GB.
 
         Examples
         --------
@@ -450,11 +452,19 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
                [ 0.7,  0.1,  0. ]])
         """
         check_is_fitted(self)
-        E = check_array(E, dtype=float, input_name="E")
-        n_tokens = len(self.vocabulary_)
-        if len(E) != n_tokens:
-            raise ValueError(f"E must have one row per token, {n_tokens}; got shape {E.shape}.")
-        deviation = np.abs(E @ E.T - np.eye(n_tokens))
+        with np.errstate(invalid="ignore", over="ignore"):  # of entries that are refused
+            E = check_array(E, dtype=float, input_name="E")
+            n_tokens = len(self.vocabulary_)
+            if len(E) != n_tokens:
+                raise ValueError(f"E must have one row per token, {n_tokens}; got shape {E.shape}.")
+            size = 8 * E.shape[1] ** 2
+            if size > _LARGEST_EMBEDDED:
+                raise ValueError(
+                    f"In {E.shape[1]} dimensions W_kq would take {size / 1e9:.1f} GB, at most "
+                    f"{_LARGEST_EMBEDDED / 1e9:.0f} GB are supported."
+                )
+            deviation = np.abs(E @ E.T - np.eye(n_tokens))
+            deviation[np.isnan(deviation)] = np.inf
         if deviation.max() > _ORTHONORMAL:
             x, u = np.unravel_index(np.argmax(deviation), deviation.shape)
             raise ValueError(
@@ -497,7 +507,7 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
             query, above, below = self._orders
             try:
                 self._max_margin_kq = solve_kq(
-                    query, above, below, fixed=n_tokens, work_limit=_WORK_LIMIT
+                    query, above, below, fixed=n_tokens, time_limit=_TIME_LIMIT
                 )
             except MaxMarginError as error:
                 raise AttributeError(f"{error} Use structure.max_margin_kq.") from error

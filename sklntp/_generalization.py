@@ -30,7 +30,7 @@ _REASONS = [
 ]
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GeneralizationReport:
     """The answers of the theory and those of a model, sentence by sentence; ``print`` it.
 

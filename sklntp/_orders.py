@@ -14,6 +14,7 @@ from scipy.sparse.csgraph import connected_components
 
 from sklntp._contexts import find_sorted, unique_keys
 
+_MOST_PATHS = 5e7  # of two pairs, to follow
 _CHUNK = 1 << 22  # entries of one (length, length, n) comparison, to bound memory
 
 
@@ -129,3 +130,23 @@ def cycles(orders, n_tokens):
         query, tokens = np.divmod(nodes[component == c], base)
         found.append((int(query[0]), tokens))
     return found
+
+
+def without_implied(graph):
+    """An acyclic graph less the pairs a > c for which some b has a > b > c; not a guarantee.
+
+    Finding them costs one operation per path of two pairs. Where these are many it is not done,
+    in an order through a single token for example, where nothing is implied.
+
+    Parameters
+    ----------
+    graph : csr_array of bool of shape (n_nodes, n_nodes)
+
+    Returns
+    -------
+    csr_array
+    """
+    n_above = np.bincount(graph.indices, minlength=graph.shape[0]).astype(float)
+    if n_above @ np.diff(graph.indptr) > _MOST_PATHS:
+        return graph
+    return graph > graph @ graph

@@ -145,7 +145,7 @@ class ConvergenceRate:
         1 / sqrt(t) with ``step_schedule="invscaling"``. NaN if `step_size` is.
     step_size : float
         eta, read off the history: the norm after the first step from zero is exactly eta. NaN if
-        the history does not start at zero.
+        the history does not start at zero, or a step changed nothing.
     log_loss_slope : float
         Least-squares slope of the log-loss (natural logarithm of the mean loss) against t, per
         step, over t = 0, ..., `straight_until`. NaN if the loss never fell.
@@ -286,7 +286,7 @@ def convergence_rate(history, stage):
     t = np.unique(t[t <= n_steps])
     suffixes = ["_ov", "_kq"] if stage == "joint" else [""]
     norm = np.hypot.reduce([curves["norm" + suffix] for suffix in suffixes])
-    step_size = float(norm[1]) if norm[0] == 0.0 else np.nan
+    step_size = float(norm[1]) if norm[0] == 0.0 < norm[1] else np.nan
     slope, r2, straight_until, floor, floor_step = _fall(curves["log_loss"])
     accurate = np.flatnonzero(curves["accuracy"] == 1.0)
     return ConvergenceRate(
@@ -343,10 +343,12 @@ def _line(x, y):
     if len(x) < 2:
         return np.nan, np.nan
     x, y = x - np.mean(x), y - np.mean(y)
+    largest = np.abs(y).max() or 1.0
+    y /= largest  # log-losses of -1e200 have no square
     slope = np.dot(x, y) / np.dot(x, x)
     if len(x) < 3 or not y.any():
-        return float(slope), np.nan
-    return float(slope), float(1.0 - np.sum((y - slope * x) ** 2) / np.dot(y, y))
+        return float(slope * largest), np.nan
+    return float(slope * largest), float(1.0 - np.sum((y - slope * x) ** 2) / np.dot(y, y))
 
 
 def _fall(log_loss):

@@ -9,7 +9,7 @@ from sklntp._orders import cycles, has_above
 from sklntp._sequences import flat_ranges, show
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Condition:
     """One condition of a `RealizabilityReport`.
 
@@ -27,7 +27,7 @@ class Condition:
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RealizabilityReport:
     """Which of the paper's assumptions the data meet; ``print`` it.
 

@@ -12,7 +12,7 @@ from sklntp._ngd import weighted_norm
 from sklntp._sequences import token_array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MaxMarginOV:
     """The reference W_ov*: minimum norm with (e_n(x) - e_v)^T W x >= 1 for all v not in N(x).
 
@@ -63,7 +63,7 @@ class MaxMarginOV:
         return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MaxMarginKQ:
     """The reference W_kq*: minimum norm with (x - x')^T W q >= 1 for all x >_q x' that meet.
 

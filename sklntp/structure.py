@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PartialOrder:
     """The order of the tokens under one query; None stands for tokens outside the vocabulary.
 

@@ -362,6 +362,17 @@ def test_one_sentence_is_judged_alike_among_others_and_in_chunks(monkeypatch):
         assert alone.roles[0] == together.roles[i]
 
 
+def test_only_top_tokens_count_and_are_named():
+    letters = [list(word) for word in ("a", "b", "n", "m", "m")]
+    clf = limit(([*letters, ["a", "b"]], ["A", "B", "N", "M", "N", "A"]))
+    # m has two next tokens but cannot be the top one: nothing is above a, and m is not compared ...
+    report = generalization_report(clf, [list("amb")])
+    assert report.determined[0] == "A" and report.reason[0] == ""
+    clf = limit(([*letters, ["k"]], ["A", "B", "N", "M", "N", "K"]))
+    report = generalization_report(clf, [list("knmb")])
+    assert report.reason[0].endswith(": 'k', 'n', 'm', 'b'")
+
+
 def test_y_of_another_kind_is_refused_and_an_unknown_one_is_wrong():
     clf = fitted(ONE)
     with pytest.raises(TypeError, match="y holds numbers, but the next tokens .* are str"):

@@ -38,6 +38,29 @@ def test_an_embedding_that_is_not_orthonormal_is_refused(E, message):
         fitted(ONE).coef_in_embedding(E)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("E", [np.full((3, 5), 1e200), np.array([[np.inf, -np.inf, 0]] * 3)])
+def test_an_embedding_beyond_the_range_of_floats_is_refused(E):
+    with pytest.raises(ValueError, match="must be orthonormal.* by inf|E contains infinity"):
+        fitted(ONE).coef_in_embedding(E * np.array([1, -1, 1])[:, None])
+
+
+def test_an_embedding_may_deviate_by_a_millionth():
+    clf = fitted(ONE)
+    clf.coef_in_embedding(np.diag([1, 1, 1 + 4.9e-7]))
+    with pytest.raises(ValueError, match=r"deviates by 1.02e-06 at"):
+        clf.coef_in_embedding(np.diag([1, 1, 1 + 5.1e-7]))
+    E = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0].astype(np.float32)
+    assert clf.coef_in_embedding(E)[1].dtype == np.float64
+
+
+def test_an_embedding_of_too_many_dimensions_is_refused(monkeypatch):
+    monkeypatch.setattr(_classifier, "_LARGEST_EMBEDDED", 8 * 25)
+    fitted(ONE).coef_in_embedding(np.eye(3, 5))
+    with pytest.raises(ValueError, match="In 6 dimensions W_kq would take"):
+        fitted(ONE).coef_in_embedding(np.eye(3, 6))
+
+
 def test_too_many_tokens_are_refused(monkeypatch):
     monkeypatch.setattr(_dataset, "_MAX_TOKENS", 2)
     with pytest.raises(ValueError, match="At most 2 distinct tokens are supported; got 3"):
@@ -62,9 +85,9 @@ def test_a_dense_attribute_over_the_limit_names_its_twin(monkeypatch, name, twin
     assert clf._repr_html_()
 
 
-def test_a_reference_over_the_work_limit_is_left_to_the_function(monkeypatch):
+def test_a_reference_over_the_time_limit_is_left_to_the_function(monkeypatch):
     clf = fitted(CHAIN)
-    monkeypatch.setattr(_classifier, "_WORK_LIMIT", 0)
+    monkeypatch.setattr(_classifier, "_TIME_LIMIT", 0)
     with pytest.raises(AttributeError, match="Use structure.max_margin_kq"):
         clf.max_margin_coef_kq_  # noqa: B018
     assert not hasattr(clf, "max_margin_coef_kq_")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
+from scipy.sparse.csgraph import connected_components
 
 from sklntp import _max_margin
 from sklntp._interior_point import OrderGraph, interior_point
@@ -348,14 +349,108 @@ def test_a_wrong_solution_is_refused(wrong, order, monkeypatch):
         solve_kq(np.full_like(order[0], 4), *order)
 
 
-def test_work_limit_is_checked_before_anything_is_solved(monkeypatch):
+def test_time_limit_is_checked_before_anything_is_solved(monkeypatch):
     query, above, below = np.array([0, 0, 1]), np.array([0, 1, 0]), np.array([1, 2, 1])
-    # only the chain under query 0 needs a solver: 3 nodes and no pair beyond a tree, 3 * 1²
-    assert_certified(solve_kq(query, above, below, work_limit=3))
+    # only the chain under query 0 needs a solver: 3 nodes in a batch of width 8
+    estimate = (7 * 8**3 + 7e3 * 3) * 1e-9
+    assert_certified(solve_kq(query, above, below, time_limit=1.001 * estimate))
     forbid_solver(monkeypatch)
-    with pytest.raises(MaxMarginError, match="estimated work of 3, more than work_limit=2.9.* 3 n"):
-        solve_kq(query, above, below, work_limit=2.9)
-    assert_certified(solve_kq(query[2:], above[2:], below[2:], work_limit=0))
+    with pytest.raises(MaxMarginError, match="take 2.46e-05 s, more than 2.46e-05 s; .* 3 nodes"):
+        solve_kq(query, above, below, time_limit=0.999 * estimate)
+    assert_certified(solve_kq(query[2:], above[2:], below[2:], time_limit=0))
+    # ten of them take ten times as long
+    query = np.repeat(np.arange(10), 2)
+    with pytest.raises(MaxMarginError):
+        solve_kq(query, np.tile([0, 1], 10), np.tile([1, 2], 10), time_limit=9.99 * estimate)
+
+
+def plan_of(above, below):
+    """The plan for one component."""
+    nodes, index = np.unique([above, below], return_inverse=True)
+    order = OrderGraph(np.ones(nodes.size), np.zeros_like(nodes), *index.reshape(2, -1))
+    calls, seconds = _max_margin._plan(order, np.array([0]))
+    return [factorization for _, factorization in calls], seconds
+
+
+def test_the_plan_follows_size_and_density():
+    chain = np.arange(299)
+    assert plan_of(chain[:63], chain[:63] + 1)[0] == ["batched"]
+    assert plan_of(chain[:64], chain[:64] + 1)[0] == ["sparse"]
+    method, seconds = plan_of(chain, chain + 1)
+    assert method == ["sparse"] and seconds < 0.02
+    upper, lower = np.nonzero(np.ones((100, 200)))
+    method, seconds = plan_of(upper[1:], lower[1:] + 100)
+    assert method == ["dense"]
+    np.testing.assert_allclose(seconds, 1e-9 * (0.2 * 100**3 + 5e3 * 19_999))
+
+
+def test_many_components_are_solved_in_several_calls(monkeypatch):
+    pairs = [np.concatenate(codes) for codes in zip(*INSTANCES[:60], strict=True)]
+    query = np.repeat(np.arange(60), [len(above) for above, _ in INSTANCES[:60]])
+    together = solve_kq(query, *pairs)
+    calls = []
+    solve = _max_margin.interior_point
+    monkeypatch.setattr(
+        _max_margin, "interior_point", lambda *args: calls.append(args) or solve(*args)
+    )
+    monkeypatch.setattr(_max_margin, "_BATCH", 3 * 16**2)
+    assert_array_equal(solve_kq(query, *pairs).value, together.value)
+    assert len(calls) > 3  # two widths
+    monkeypatch.setattr(_max_margin, "_WIDTHS", [])
+    monkeypatch.setattr(_max_margin, "_NODES", 20)
+    assert_allclose(solve_kq(query, *pairs).value, together.value, rtol=0, atol=1e-12)
+    assert calls[-1][1] == "sparse"
+
+
+def test_an_order_through_one_token_needs_no_memory_for_its_paths():
+    """20,000 tokens above one, which is above 20,000: 4e8 paths of two pairs, a tree."""
+    n = 20_000
+    above = np.concatenate([np.arange(1, n + 1), np.zeros(n, dtype=int)])
+    below = np.concatenate([np.zeros(n, dtype=int), np.arange(n + 1, 2 * n + 1)])
+    reference = solve_one(above, below)
+    assert_array_equal(reference.value, np.repeat([0, 1, -1], [1, n, n]))
+
+
+def test_the_certificate_is_the_worst_of_all_components(monkeypatch):
+    certify = _max_margin._certify
+
+    def two(order, w, lam):
+        margin, gap = certify(order, w, lam)
+        return margin - [0, 5e-10], gap + [0, 9e-14]
+
+    query, above, below = np.repeat([0, 1], 2), np.array([0, 1, 0, 1]), np.array([1, 2, 1, 2])
+    monkeypatch.setattr(_max_margin, "_certify", two)
+    reference = solve_kq(query, above, below)
+    assert 8e-14 < reference.gap and 4e-10 < 1 - reference.margin
+    for margin, gap in ((2e-9, 0), (0, 2e-13)):
+        monkeypatch.setattr(
+            _max_margin,
+            "_certify",
+            lambda *args, m=margin, g=gap: (np.full(2, 1 - m), np.full(2, g)),
+        )
+        with pytest.raises(MaxMarginError):
+            solve_kq(query, above, below)
+
+
+def test_weighted_graphs_of_many_sizes_are_certified():
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        n, largest = int(rng.choice([4, 20, 65, 150, 250])), 10 ** rng.uniform(0, 6.3)
+        above, below = np.nonzero(np.triu(rng.random((n, n)) < (3 / n if seed % 2 else 0.3), 1))
+        if above.size == 0:
+            continue
+        nodes, index = np.unique([above, below], return_inverse=True)
+        upper, lower = index.reshape(2, -1)
+        _, group = connected_components(_max_margin._graph(upper, lower, nodes.size))
+        rank = np.lexsort((lower, upper, group[upper]))
+        size = np.round(largest ** rng.random(nodes.size))
+        order = OrderGraph(size, group.astype(np.int64), upper[rank], lower[rank])
+        for how in ("sparse", "batched") if n <= 150 else ("sparse",):
+            w, lam, slack = interior_point(order, how)
+            margin, gap = _max_margin._certify(
+                order, _max_margin._polish(order, w, lam, slack), lam
+            )
+            assert margin.min() >= 1 - 1e-9 and gap.max() <= 1e-13
 
 
 def test_ov_is_feasible_and_stationary():

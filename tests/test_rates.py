@@ -517,3 +517,29 @@ def test_what_has_no_alignment_is_refused(W, reference, message):
 def test_the_public_names_are_there():
     assert sorted(metrics.__all__) == metrics.__all__
     assert all(hasattr(metrics, name) for name in metrics.__all__)
+
+
+# The range of floats
+
+
+def test_huge_and_vanishing_steps_have_a_rate_without_a_warning():
+    huge = convergence_rate(fitted(ONE, step_size=1e200).convergence_, "ov")
+    assert_allclose(huge.log_loss_slope, -1e200 / np.sqrt(2), rtol=1e-12)
+    assert huge.log_loss_r2 == pytest.approx(1.0, abs=1e-12)
+    vanishing = _rate(4, norm=np.zeros(5))
+    assert np.isnan(vanishing.step_size) and np.isnan(vanishing.norm_ratio).all()
+
+
+def test_alignment_of_sparse_matrices_of_any_shape_and_with_duplicates():
+    shape = (2**20 + 1, 2**44)
+    W = sparse.coo_array(([1.0, 1.0], ([0, 2**20], [0, 0])), shape=shape)
+    reference = sparse.coo_array(([1.0], ([0], [0])), shape=shape)
+    assert alignment(W, reference).cosine == pytest.approx(np.sqrt(0.5), abs=1e-15)
+    twice = sparse.csr_array((np.full(3, 1e308), [0, 0, 1], [0, 3]), shape=(1, 2))
+    assert alignment(twice, [[2.0, 1.0]]).dist == 0.0
+
+
+def test_the_layout_of_an_array_does_not_matter():
+    W = np.random.default_rng(0).normal(size=(3, 4))
+    assert alignment(np.asfortranarray(W), np.asfortranarray(7 * W)).dist < 1e-15
+    assert W.flags.c_contiguous

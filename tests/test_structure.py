@@ -429,3 +429,9 @@ def test_an_unknown_query_has_no_order():
     reference = max_margin_kq(*data, **names)
     assert reference.n_components == 1
     assert_allclose(reference.coef.toarray(), max_margin_kq(*ONE).coef.toarray(), rtol=0, atol=0)
+
+
+def test_results_can_be_compared():
+    for function in (max_margin_ov, max_margin_kq, check_realizable):
+        one, other = function(*ONE), function(*ONE)
+        assert one == one and one != other and len({one, other}) == 2
