@@ -24,8 +24,8 @@ lint: $(VENV)/.installed-test ## ruff: rules and formatting
 	$(VENV)/bin/python -m ruff check
 	$(VENV)/bin/python -m ruff format --check
 
-battery: $(VENV)-floor/.installed ## scikit-learn's checks on the oldest dependencies
-	$(VENV)-floor/bin/python -m pytest tests/test_sklearn_battery.py tests/test_max_margin.py
+battery: $(VENV)-floor/.installed ## scikit-learn's checks, and what leans on SciPy, on the oldest dependencies
+	$(VENV)-floor/bin/python -m pytest tests/test_sklearn_battery.py tests/test_max_margin.py tests/test_generalization.py
 
 test-versions: check-python ## scikit-learn's checks on each of VERSIONS
 	@.ci/test-versions $(VERSIONS)

@@ -102,7 +102,7 @@ def interior_point(order, factorization):
         return np.minimum(1.0, np.minimum.reduceat(limit, starts))
 
     def newton(target):
-        """Step towards c w = Dᵀλ, D w - s = 1 and s λ + s Δλ + λ Δs = s λ + target."""
+        """Newton step to c w = Dᵀλ and D w - s = 1, with s Δλ + λ Δs = target."""
         free = theta * (target / lam - primal)
         dw = system.solve(order.flow(free) - dual)
         dlam = free - theta * order.difference(dw)
@@ -241,8 +241,10 @@ class _DenseSystem(_System):
         diagonal = self.diagonal(theta)
         self.pivot = diagonal[self.gone]
         shape = self.kept.size, self.gone.size
-        self.coupling = csr_array((theta[self.cross], self.cross_at), shape=shape)
-        matrix = -(self.coupling @ (self.coupling / self.pivot).T).toarray()
+        theta_cross, pivot = theta[self.cross], self.pivot[self.cross_at[1]]
+        self.coupling = csr_array((theta_cross, self.cross_at), shape=shape)
+        scaled = csr_array((theta_cross / pivot, self.cross_at), shape=shape)
+        matrix = -(self.coupling @ scaled.T).toarray()
         matrix[self.inner_at] -= theta[self.inner]
         matrix[self.inner_at[::-1]] -= theta[self.inner]
         matrix[np.diag_indices_from(matrix)] += diagonal[self.kept]
