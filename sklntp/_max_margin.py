@@ -27,12 +27,11 @@ References
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from sklntp._contexts import unique_keys
 from sklntp._interior_point import OrderGraph, interior_point
-from sklntp._orders import without_implied
+from sklntp._orders import contract, order_entries, pair_graph, without_implied
 from sklntp._sequences import flat_ranges
 
 _MARGIN_TOLERANCE = 1e-9
@@ -177,12 +176,10 @@ def solve_kq(query, above, below, *, fixed=None, time_limit=None):
         raise ValueError(f"the fixed token {fixed} may stand only below, but it is in `above`.")
 
     base = max(above.max(), below.max()) + 1
-    entries = np.concatenate([query * base + above, query * base + below])
-    entries, index = np.unique(entries, return_inverse=True)
-    index = index.reshape(2, -1)
+    entries, index = order_entries(query, above, below, base)
     entry_query, entry_token = np.divmod(entries, base)
     free = entry_token != fixed
-    order, node = _contract(*index, free)
+    order, node = _contract(index, free)
 
     w, lam, solved = _complete_bipartite(order)
     calls, seconds = _plan(order, np.flatnonzero(~solved))
@@ -218,24 +215,16 @@ def solve_kq(query, above, below, *, fixed=None, time_limit=None):
     )
 
 
-def _graph(upper, lower, n_nodes):
-    return csr_array((np.ones(upper.size, dtype=bool), (upper, lower)), shape=(n_nodes, n_nodes))
-
-
-def _contract(upper, lower, free):
+def _contract(ends, free):
     """Contract the cycles: the order graph of all queries, and the node of each entry."""
-    _, node = connected_components(_graph(upper, lower, free.size), connection="strong")
+    node, graph = contract(ends, free.size)
     size = np.bincount(node).astype(float)
     size[node[~free]] = np.inf
-
-    upper, lower = node[upper], node[lower]
-    across = upper != lower
-    graph = _graph(upper[across], lower[across], size.size)
     # a > b > c leaves a margin of 2 between a and c: the pair a > c, if present, constrains nothing
     upper, lower = without_implied(graph).nonzero()
 
     connects = np.isfinite(size[lower])
-    graph = _graph(upper[connects], lower[connects], size.size)
+    graph = pair_graph(upper[connects], lower[connects], size.size)
     _, group = connected_components(graph, directed=False)
     rank = np.lexsort((lower, upper, group[upper]))
     return OrderGraph(size, group.astype(np.int64), upper[rank], lower[rank]), node
@@ -333,7 +322,7 @@ def _polish(order, w, lam, slack):
     level of its fixed node), exact to rounding.
     """
     active = lam > slack
-    graph = _graph(order.upper[active], order.lower[active], w.size)
+    graph = pair_graph(order.upper[active], order.lower[active], w.size)
     _, block = connected_components(graph, directed=False)
     _, root = np.unique(block, return_index=True)
     level = np.rint(w - w[root][block])

@@ -9,7 +9,7 @@ in a pair.
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import coo_array
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from sklntp._contexts import find_sorted, unique_keys
@@ -118,18 +118,49 @@ def cycles(orders, n_tokens):
     list of (query, ndarray of tokens)
     """
     base = n_tokens + 1
-    nodes, ends = np.unique(
-        np.concatenate([orders.query * base + orders.above, orders.query * base + orders.below]),
-        return_inverse=True,
-    )
-    n = len(orders.query)
-    graph = coo_array((np.ones(n), (ends[:n], ends[n:])), shape=(len(nodes), len(nodes)))
-    n_components, component = connected_components(graph, connection="strong")
+    keys, ends = order_entries(orders.query, orders.above, orders.below, base)
+    node, _ = contract(ends, len(keys))
     found = []
-    for c in np.flatnonzero(np.bincount(component, minlength=n_components) > 1):
-        query, tokens = np.divmod(nodes[component == c], base)
+    for c in np.flatnonzero(np.bincount(node) > 1):
+        query, tokens = np.divmod(keys[node == c], base)
         found.append((int(query[0]), tokens))
     return found
+
+
+def order_entries(query, above, below, base):
+    """The (query, token) that stand in pairs.
+
+    Returns
+    -------
+    keys : ndarray of shape (n_entries,)
+        query * base + token, increasing.
+    ends : ndarray of shape (2, n_pairs)
+        The entries above and below of each pair.
+    """
+    ends = np.concatenate([query * base + above, query * base + below])
+    keys, ends = np.unique(ends, return_inverse=True)
+    return keys, ends.reshape(2, -1)
+
+
+def pair_graph(upper, lower, n_nodes):
+    """Adjacency of the pairs, csr_array of bool; a pair may stand there repeatedly."""
+    return csr_array((np.ones(len(upper), dtype=bool), (upper, lower)), shape=(n_nodes, n_nodes))
+
+
+def contract(ends, n_entries):
+    """Contract the cycles (strongly connected components) of the order of some entries.
+
+    Returns
+    -------
+    node : ndarray of shape (n_entries,)
+        The node of each entry: its cycle, or itself.
+    graph : csr_array of bool of shape (n_nodes, n_nodes)
+        The pairs between nodes, acyclic.
+    """
+    n_nodes, node = connected_components(pair_graph(*ends, n_entries), connection="strong")
+    upper, lower = node[ends]
+    across = upper != lower
+    return node, pair_graph(upper[across], lower[across], n_nodes)
 
 
 def without_implied(graph):

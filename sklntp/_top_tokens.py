@@ -26,11 +26,9 @@ tokens in the training data: with a > unknown and a > b, w_a = 1 and w_b = 0.
 """
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from sklntp._contexts import find_sorted, unique_keys
-from sklntp._orders import without_implied
+from sklntp._orders import contract, order_entries, without_implied
 
 ROLES = ["optimal", "confused", "non-comparable", "unknown", "non-optimal"]
 OPTIMAL, CONFUSED, NON_COMPARABLE, UNKNOWN, NON_OPTIMAL = range(5)
@@ -49,9 +47,7 @@ class CertainOrder:
 
     def __init__(self, query, above, below, n_tokens):
         self.base = n_tokens + 1
-        keys = np.concatenate([query * self.base + above, query * self.base + below])
-        self.keys, ends = np.unique(keys, return_inverse=True)
-        ends = ends.reshape(2, -1)
+        self.keys, ends = order_entries(query, above, below, self.base)
         size = len(self.keys) + 1
         has_below, has_above = (np.isin(np.arange(size), end) for end in ends)
         self.role = np.select(
@@ -59,14 +55,9 @@ class CertainOrder:
             [CONFUSED, OPTIMAL, NON_OPTIMAL],
             NON_COMPARABLE,
         )
-        graph = csr_array((np.ones(ends.shape[1], dtype=bool), tuple(ends)), shape=(size, size))
-        self.n_nodes, self.node = connected_components(graph, connection="strong")
-        upper, lower = self.node[ends]
-        across = upper != lower
-        upper, lower = upper[across], lower[across]
-        self.graph = csr_array(
-            (np.ones(upper.size, dtype=bool), (upper, lower)), shape=(self.n_nodes, self.n_nodes)
-        )
+        self.node, self.graph = contract(ends, size)
+        self.n_nodes = self.graph.shape[0]
+        upper, lower = self.graph.nonzero()
 
         def among(nodes):
             return np.isin(np.arange(self.n_nodes), nodes)

@@ -11,6 +11,7 @@ from scipy.sparse.csgraph import connected_components
 from sklntp import _max_margin
 from sklntp._interior_point import OrderGraph, interior_point
 from sklntp._max_margin import MaxMarginError, solve_kq, solve_ov
+from sklntp._orders import pair_graph
 
 
 def random_pairs(rng):
@@ -441,7 +442,7 @@ def test_weighted_graphs_of_many_sizes_are_certified():
             continue
         nodes, index = np.unique([above, below], return_inverse=True)
         upper, lower = index.reshape(2, -1)
-        _, group = connected_components(_max_margin._graph(upper, lower, nodes.size))
+        _, group = connected_components(pair_graph(upper, lower, nodes.size))
         rank = np.lexsort((lower, upper, group[upper]))
         size = np.round(largest ** rng.random(nodes.size))
         order = OrderGraph(size, group.astype(np.int64), upper[rank], lower[rank])
