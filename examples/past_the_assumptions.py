@@ -14,6 +14,7 @@ from sklearn.utils import Bunch
 
 from sklntp import NTPTransformerClassifier
 from sklntp.datasets import make_realizable_ntp
+from sklntp.metrics import alignment
 from sklntp.structure import max_margin_kq
 
 SIZE = {"n_tokens": 20, "n_sentences": 100, "max_length": 5}
@@ -112,11 +113,6 @@ KINDS = {
 
 # %%
 # One measurement for all of them, at points from a tenth of the steps to the last one.
-def distance(A, B):
-    """|| A / ||A|| - B / ||B|| ||, the distance of two directions."""
-    return np.linalg.norm(A / np.linalg.norm(A) - B / np.linalg.norm(B))
-
-
 def exponent(t, values):
     """Slope of log(values) against log(t), least squares."""
     return np.polyfit(np.log(t), np.log(values), 1)[0]
@@ -162,8 +158,8 @@ def measure(sample, *, steps, stage_1=1000, step_size=0.2, step_schedule="consta
     t, W = run(clf, "kq", steps, sample)
     reference_ov, reference = clf.max_margin_coef_ov_, clf.max_margin_coef_kq_
     decay = np.ones(steps) if step_schedule == "constant" else np.arange(1, steps + 1) ** -0.5
-    dist_ov = np.array([distance(w, reference_ov) for w in W_ov])
-    dist = np.array([distance(w, reference) for w in W])
+    dist_ov = np.array([alignment(w, reference_ov).dist for w in W_ov])
+    dist = np.array([alignment(w, reference).dist for w in W])
     norm = np.array([np.linalg.norm(w) for w in W])
     curve = clf.convergence_["kq"]
     gaps = np.array([[w[a, q] - w[b, q] for q, (a, b) in sample.cycles] for w in (W[0], W[-1])])
@@ -177,8 +173,8 @@ def measure(sample, *, steps, stage_1=1000, step_size=0.2, step_schedule="consta
         exponent=exponent(t, dist),
         scaled=dist * t / np.log(t) ** 2,
         speed=norm[-1] / (step_size * decay.sum()),
-        growth=distance(W[-1] - W[0], reference),
-        to_top=[distance(w, sample.get("top_reference", reference)) for w in (W[0], W[-1])],
+        growth=alignment(W[-1] - W[0], reference).dist,
+        to_top=[alignment(w, sample.get("top_reference", reference)).dist for w in (W[0], W[-1])],
         gaps=gaps,
         still=np.abs(gaps[1] - gaps[0]) < 0.1 if len(sample.cycles) else np.ones(0, dtype=bool),
         dist_ov=dist_ov,

@@ -1,5 +1,6 @@
 """What the theory says about sentences, seen or not, and whether a fitted model follows it."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,8 +11,6 @@ from sklntp._dataset import encode
 from sklntp._sequences import read_sequences, show
 from sklntp._targets import read_labels
 from sklntp._top_tokens import CONFUSED, RANK, ROLES, CertainOrder
-
-__all__ = ["GeneralizationReport", "generalization_report"]
 
 # By the bits of the roles that occur; none stands for an unknown query.
 _PATTERNS = np.array(
@@ -148,10 +147,7 @@ def _equal(left, right):
 
 def _by_count(items):
     """Item -> how often it occurs, the most frequent first, equal ones in alphabetical order."""
-    counts = {}
-    for item in items:
-        counts[item] = counts.get(item, 0) + 1
-    return dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))
+    return dict(sorted(Counter(items).items(), key=lambda pair: (-pair[1], pair[0])))
 
 
 def _cell(value):
@@ -258,7 +254,8 @@ def generalization_report(clf, X, y=None):
     position = find_sorted(key, np.repeat(contexts.inverse, lengths) * (n_tokens + 1) + codes)[0]
     masks = np.bitwise_or.reduceat(1 << role, contexts.offsets[:-1])
     masks[contexts.query == n_tokens] = 0
-    kind, predicted = kind[contexts.inverse], clf.predict(X)
+    kind = kind[contexts.inverse]
+    predicted = clf.classes_[clf._predict_codes(codes, offsets)]  # predict would read X again
     names = np.array([*clf.classes_.tolist(), None], dtype=object)
     determined = names[np.where(kind == 0, answer[contexts.inverse], -1)]
 
