@@ -129,6 +129,7 @@ class Checks:
         self.at, self.token, self.count = at, contexts.tokens[at], contexts.counts[at]
         self.query = contexts.query[labels.context][self.row]
         self.label = labels.classes[self.row]
+        self.alone = np.bincount(self.row, weights=self.count)[self.row] == 1  # one-token sentences
         self.produces = data.collocation.contains(self.token, self.label, self.n_classes)
         # The row of each sentence.
         keys = labels.context * self.n_classes + labels.classes
@@ -158,8 +159,7 @@ class Checks:
 
     def not_alone(self):
         """The tokens of the sentences that no one-token sentence shows."""
-        alone = np.bincount(self.row, weights=self.count)[self.row] == 1
-        tokens = np.setdiff1d(self.token, self.token[alone])
+        tokens = np.setdiff1d(self.token, self.token[self.alone])
         return [self.names[x] for x in tokens[tokens < self.n_tokens]]
 
     def condition(self, bad_entries, reasons):
@@ -197,8 +197,7 @@ class Checks:
         if self.data.mode == "last":
             shows &= self.token == self.query
         elif self.data.mode == "single":
-            alone = np.bincount(self.row, weights=self.count)[self.row] == 1
-            shows &= alone
+            shows &= self.alone
         return self.condition(shows, reasons)
 
     def producible(self):
