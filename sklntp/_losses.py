@@ -1,4 +1,4 @@
-"""Losses and scaled gradients of the three stages, as callables ``theta -> Evaluation``.
+"""Losses and scaled gradients of the two stages, as callables ``theta -> Evaluation``.
 
 Symbols: phi attention, p probabilities, f label shares, r = p - f the residual,
 g_x = W_ov[:, x]^T r. Shapes: a block holds n contexts of l distinct tokens as arrays (l, n).
@@ -11,16 +11,17 @@ where normalized gradient descent goes.
 import numpy as np
 
 from sklntp._contexts import unique_keys
+from sklntp._distinct_block import DistinctBlock
+from sklntp._general_block import GeneralBlock
 from sklntp._gradients import label_residuals
-from sklntp._kernels import DistinctBlock, GeneralBlock
 from sklntp._ngd import Evaluation
 
-_NOISE = 1e-13  # a gradient below this share of the sum of its terms is rounding error
+NOISE = 1e-13  # a gradient below this share of the sum of its terms is rounding error
 _NARROW = 100.0  # scores this close to each other need no log scale of their own
 _CELL = 256.0  # log scales are rounded up to a multiple of this
 
 
-def _mean_loss(probability, losses, log_odds):
+def mean_loss(probability, losses, log_odds):
     """Weighted mean of the losses and its logarithm, from one array per block.
 
     Where the mean underflows, every loss is that of a single label and so small that
@@ -42,7 +43,7 @@ def _mean_loss(probability, losses, log_odds):
     return mean, float(top + np.log(np.sum(np.exp(terms - top))))
 
 
-def _finite(scale):
+def finite(scale):
     """A log scale; 0 in place of -inf, where the whole gradient is zero."""
     return float(scale) if scale > -np.inf else 0.0
 
@@ -92,7 +93,7 @@ class CollocationLoss:
             excess[self.label], self.label_start, self.share, log_outside[self.active]
         )
         scale = log_probability + unit
-        log_scale = _finite(scale.max())
+        log_scale = finite(scale.max())
         factor = np.exp(scale - log_scale)
         gradient = np.zeros_like(theta)
         gradient[self.label] = residual * factor[self.label_row]
@@ -105,7 +106,7 @@ class CollocationLoss:
             gradient[self.n_pairs :] = np.where(
                 self.n_other > 0, np.exp(-log_outside) * spread, 0.0
             )
-        mean, log_mean = _mean_loss(self.probability, [loss], [log_odds])
+        mean, log_mean = mean_loss(self.probability, [loss], [log_odds])
         return Evaluation(mean, log_mean, gradient, log_scale, 0.0)
 
     def _log_outside(self, excess):
@@ -126,12 +127,12 @@ class CollocationLoss:
 def context_pairs(contexts):
     """The keys query * V + token, increasing, of all known pairs that meet in a context."""
     query = np.repeat(contexts.query, contexts.lengths).astype(np.int64)
-    trained = np.repeat(_attends(contexts), contexts.lengths)
+    trained = np.repeat(attends(contexts), contexts.lengths)
     trained &= contexts.tokens < contexts.n_tokens
     return unique_keys(query[trained] * contexts.n_tokens + contexts.tokens[trained])
 
 
-def _attends(contexts):
+def attends(contexts):
     """Contexts of two or more distinct tokens with a known query, (n_contexts,) bool."""
     return (contexts.lengths > 1) & (contexts.query < contexts.n_tokens)
 
@@ -159,7 +160,7 @@ class AttentionLoss:
         excess = output_weights.excess(contexts.n_tokens + 1)
         # One distinct token leaves nothing to attend to, and an unknown query has no parameter: the
         # loss of such a context is a constant, and its terms must not count beside the others.
-        chosen = _attends(contexts)
+        chosen = attends(contexts)
         self.blocks, rest = DistinctBlock.split(contexts, labels, chosen, excess, pairs, chunk)
         constant, general = (
             GeneralBlock.split(contexts, labels, rows, pairs, n_classes, excess=excess)
@@ -195,8 +196,8 @@ class AttentionLoss:
             self.reference = reference
             losses, log_odds, log_scale, size = self._terms(weights)
         gradient = np.bincount(self.index, weights=self.values, minlength=self.n_pairs + 1)
-        mean, log_mean = _mean_loss(self.probability, losses, log_odds)
-        return Evaluation(mean, log_mean, gradient[:-1], self.reference, _NOISE * size)
+        mean, log_mean = mean_loss(self.probability, losses, log_odds)
+        return Evaluation(mean, log_mean, gradient[:-1], self.reference, NOISE * size)
 
     def _terms(self, weights):
         """Losses, log odds, the largest log scale and the size of the terms of all blocks."""
@@ -216,73 +217,4 @@ class AttentionLoss:
                 log_odds.append(odds)
                 log_scale = max(log_scale, scale)
                 total += size
-        return losses, log_odds, _finite(log_scale), total
-
-
-class JointLoss:
-    """Both matrices at once: mean cross-entropy over contexts, W_ov dense.
-
-    The parameters are W_ov.T raveled, (V * C,), then the entries of W_kq on `pairs`.
-    """
-
-    def __init__(self, contexts, labels, n_classes, pairs):
-        self.n_pairs = len(pairs.key)
-        self.shape = (contexts.n_tokens, n_classes)
-        attends = _attends(contexts)
-        constant, attending = (
-            GeneralBlock.split(contexts, labels, np.flatnonzero(rows), pairs, n_classes)
-            for rows in (~attends, attends)
-        )
-        self.n_constant, self.blocks = len(constant), constant + attending
-        self.probability = np.concatenate([block.probability for block in self.blocks])
-
-    def __call__(self, theta):
-        n_tokens, n_classes = self.shape
-        weights = np.append(theta[n_tokens * n_classes :], 0.0)
-        table = np.zeros((n_tokens + 1, n_classes))  # the last row: unknown tokens vote for nothing
-        table[:-1] = theta[: n_tokens * n_classes].reshape(self.shape)
-        output, attention = _ScaledSum(table.shape), _ScaledSum(len(weights))
-        losses, log_odds = [], []
-        for number, block in enumerate(self.blocks):
-            values = np.empty(block.index.shape)
-            loss, odds, scale, terms = block.joint_terms(weights, values, table)
-            losses.append(loss)
-            log_odds.append(odds)
-            if terms is not None:
-                output.add(*terms)
-            top = scale.max()
-            if top > -np.inf and number >= self.n_constant:
-                values *= np.exp(scale - top)
-                size = float(np.abs(values).sum())
-                index, values = block.index.ravel(), values.ravel()
-                values = np.bincount(index, weights=values, minlength=len(weights))
-                attention.add(slice(None), values, size, top)
-        log_scale = _finite(max(output.log_scale, attention.log_scale))
-        gradient = np.concatenate(
-            [
-                output.total[:-1].ravel() * np.exp(output.log_scale - log_scale),
-                attention.total[:-1] * np.exp(attention.log_scale - log_scale),
-            ]
-        )
-        noise = _NOISE * sum(
-            part.terms * np.exp(part.log_scale - log_scale) for part in (output, attention)
-        )
-        mean, log_mean = _mean_loss(self.probability, losses, log_odds)
-        return Evaluation(mean, log_mean, gradient, log_scale, float(noise))
-
-
-class _ScaledSum:
-    """A running sum of arrays given as (array, log scale), and of the sizes of their terms."""
-
-    def __init__(self, shape):
-        self.total, self.terms, self.log_scale = np.zeros(shape), 0.0, -np.inf
-
-    def add(self, where, array, terms, log_scale):
-        if log_scale > self.log_scale:
-            shrink = np.exp(self.log_scale - log_scale)
-            self.total *= shrink
-            self.terms *= shrink
-            self.log_scale = log_scale
-        factor = np.exp(log_scale - self.log_scale)
-        self.total[where] += factor * array
-        self.terms += factor * terms
+        return losses, log_odds, finite(log_scale), total

@@ -7,7 +7,8 @@ import numpy as np
 
 from sklntp._collocation import Collocation
 from sklntp._forward import AttentionWeights, OutputWeights, predict_classes
-from sklntp._losses import AttentionLoss, CollocationLoss, JointLoss, context_pairs
+from sklntp._joint_loss import JointLoss
+from sklntp._losses import AttentionLoss, CollocationLoss, context_pairs
 from sklntp._max_margin import solve_kq, solve_ov
 from sklntp._ngd import normalized_gradient_descent, weighted_norm
 

@@ -7,12 +7,14 @@ import pytest
 from oracle import collocation_samples, exact, gradients, known_gradients, mean_loss
 from samples import CHAIN_X, CHAIN_Y, CYC_X, CYC_Y, conflicting
 
-from sklntp import _kernels, structure
+from sklntp import _general_block, structure
 from sklntp._collocation import Collocation
 from sklntp._dataset import build_dataset
+from sklntp._distinct_block import DistinctBlock
 from sklntp._forward import AttentionWeights, OutputWeights
-from sklntp._kernels import DistinctBlock, GeneralBlock
-from sklntp._losses import AttentionLoss, CollocationLoss, JointLoss, context_pairs
+from sklntp._general_block import GeneralBlock
+from sklntp._joint_loss import JointLoss
+from sklntp._losses import AttentionLoss, CollocationLoss, context_pairs
 from sklntp._ngd import weighted_norm
 from sklntp.datasets import make_realizable_ntp
 
@@ -214,7 +216,7 @@ def _random_output(rng, problem, kind):
 def test_gradient_of_stage_2(seed, layout, kind, monkeypatch):
     *sizes, chunk = LAYOUTS[layout]
     for name, size in zip(["_TABLE", "_GENERAL", "_MIN_ROWS"], sizes, strict=True):
-        monkeypatch.setattr(_kernels, name, size)
+        monkeypatch.setattr(_general_block, name, size)
     rng = np.random.RandomState(seed)
     problem = _conflicting(seed)
     output = _random_output(rng, problem, kind)
@@ -257,8 +259,8 @@ def test_the_label_wins_and_loses(seed):
 @pytest.mark.parametrize("rows", [1, 32])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_gradient_of_the_joint_stage(seed, rows, monkeypatch):
-    monkeypatch.setattr(_kernels, "_MIN_ROWS", rows)
-    monkeypatch.setattr(_kernels, "_GENERAL", rows)
+    monkeypatch.setattr(_general_block, "_MIN_ROWS", rows)
+    monkeypatch.setattr(_general_block, "_GENERAL", rows)
     rng = np.random.RandomState(seed)
     problem = _conflicting(seed)
     loss = problem.joint_loss()

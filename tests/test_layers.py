@@ -8,13 +8,16 @@ from pathlib import Path
 import pytest
 
 LAYERS = [
-    ["_sequences", "_targets", "_ngd"],
+    ["_sequences", "_targets", "_ngd", "_threads"],
     ["_contexts", "_collocation", "_orders"],
     [
         "_dataset",
         "_forward",
         "_gradients",
-        "_kernels",
+        "_block",
+        "_distinct_block",
+        "_general_block",
+        "_joint_loss",
         "_losses",
         "_interior_point",
         "_max_margin",
