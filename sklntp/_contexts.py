@@ -6,8 +6,13 @@ that the order of the sentences leaves no trace, and contexts of equal length ar
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
+
+from sklntp._sequences import flat_ranges
+
+_PIECE = 1 << 18  # tokens of sentences that are sorted or copied at a time, in the cache
 
 
 @dataclass(frozen=True)
@@ -80,43 +85,92 @@ def merge_contexts(codes, offsets, n_tokens):
     -------
     Contexts
     """
-    n = len(offsets) - 1
     query = codes[offsets[1:] - 1]
-    base = n_tokens + 1
-    key = np.repeat(np.arange(n, dtype=np.int64), np.diff(offsets)) * base + codes
-    key.sort()
-    first = _run_starts(key)
-    counts = np.diff(np.append(first, len(key)))
-    sentence, tokens = np.divmod(key[first], base)
-    lengths = np.bincount(sentence, minlength=n)
+    tokens, counts, lengths = _bags(codes, offsets)
     starts = np.cumsum(lengths) - lengths
 
-    inverse = np.empty(n, dtype=np.intp)
-    merged_tokens, merged_counts, merged_query, merged_lengths = [], [], [], []
-    n_merged = 0
-    for length in np.unique(lengths):
-        rows = np.flatnonzero(lengths == length)
-        at = starts[rows, None] + np.arange(length)
-        record = np.hstack([query[rows, None], tokens[at], counts[at]])
-        chosen, inverse_rows = _unique_rows(record)
+    inverse = np.empty(len(query), dtype=np.intp)
+    chosen, n_merged = [], 0
+    for length, rows in _rows_by_length(lengths):
+        chosen_rows, inverse_rows = _unique_bags(query, tokens, counts, starts, length, rows)
         inverse[rows] = n_merged + inverse_rows
-        n_merged += len(chosen)
-        merged_query.append(record[chosen, 0])
-        merged_tokens.append(record[chosen, 1 : length + 1].ravel())
-        merged_counts.append(record[chosen, length + 1 :].ravel())
-        merged_lengths.append(np.full(len(chosen), length))
+        n_merged += len(chosen_rows)
+        chosen.append(chosen_rows)
+    chosen = np.concatenate(chosen) if chosen else np.empty(0, dtype=np.intp)
+    offsets = np.concatenate([[0], np.cumsum(lengths[chosen])]).astype(np.intp)
+    merged_tokens = np.empty(offsets[-1], dtype=np.intp)
+    merged_counts = np.empty(offsets[-1], dtype=np.intp)
+    for rows in _pieces(offsets):
+        to = slice(offsets[rows.start], offsets[rows.stop])
+        at = flat_ranges(starts[chosen[rows]], lengths[chosen[rows]])
+        merged_tokens[to], merged_counts[to] = tokens[at], counts[at]
     return Contexts(
-        offsets=np.concatenate([[0], np.cumsum(_join(merged_lengths))]).astype(np.intp),
-        tokens=_join(merged_tokens),
-        counts=_join(merged_counts),
-        query=_join(merged_query),
+        offsets=offsets,
+        tokens=merged_tokens,
+        counts=merged_counts,
+        query=query[chosen].astype(np.intp),
         inverse=inverse,
         n_tokens=n_tokens,
     )
 
 
-def _join(parts):
-    return np.concatenate(parts).astype(np.intp) if parts else np.empty(0, dtype=np.intp)
+def _pieces(offsets):
+    """Yield slices of consecutive sentences with about `_PIECE` tokens each."""
+    start, last = 0, len(offsets) - 1
+    while start < last:
+        stop = int(np.searchsorted(offsets, offsets[start] + _PIECE, side="right")) - 1
+        stop = min(max(stop, start + 1), last)
+        yield slice(start, stop)
+        start = stop
+
+
+def _bags(codes, offsets):
+    """The distinct tokens of each sentence, increasing, and how often each occurs.
+
+    Returns
+    -------
+    tokens, counts : ndarray of shape (n_nonzeros,), dtype int32
+        Those of one sentence after those of another.
+    lengths : ndarray of shape (n_sentences,)
+        Number of distinct tokens of each sentence.
+    """
+    # More than needed where tokens repeat; what is not written to takes no memory.
+    tokens, counts = np.empty((2, len(codes)), dtype=np.int32)
+    lengths = np.empty(len(offsets) - 1, dtype=np.intp)
+    end = 0
+    for rows in _pieces(offsets):
+        piece = codes[offsets[rows.start] : offsets[rows.stop]].astype(np.int32)
+        starts = offsets[rows] - offsets[rows.start]
+        _sort_sentences(piece, starts)
+        first = np.ones(len(piece), dtype=bool)
+        np.not_equal(piece[1:], piece[:-1], out=first[1:])
+        first[starts] = True
+        at = np.flatnonzero(first)
+        to = slice(end, end + len(at))
+        tokens[to], counts[to] = piece[at], np.diff(at, append=len(piece))
+        lengths[rows] = np.add.reduceat(first, starts, dtype=np.intp)
+        end += len(at)
+    return tokens[:end], counts[:end], lengths
+
+
+def _sort_sentences(codes, starts):
+    """Sort the codes of each sentence in place."""
+    # Rows of equal length: many times faster than one sort with the sentence's number in the key.
+    for length, rows in _rows_by_length(np.diff(starts, append=len(codes))):
+        if length * len(rows) == len(codes):  # all sentences are of this length
+            codes.reshape(-1, length).sort(axis=1)
+        elif length > 1:
+            at = starts[rows][:, None] + np.arange(length)
+            codes[at] = np.sort(codes[at], axis=1)
+
+
+def _rows_by_length(lengths):
+    """Yield (length, indices of the rows of this length), by increasing length."""
+    order = np.argsort(lengths, kind="stable")
+    ordered = lengths[order]
+    bounds = np.append(_run_starts(ordered), len(order))
+    for start, stop in pairwise(bounds):
+        yield int(ordered[start]), order[start:stop]
 
 
 def _run_starts(values):
@@ -132,17 +186,68 @@ def unique_keys(keys):
     return keys[_run_starts(keys)]
 
 
-def _unique_rows(record):
-    """Indices of one row of each kind, in increasing order of the rows, and the inverse."""
+def _unique_bags(query, tokens, counts, starts, length, rows):
+    """One sentence of each context among `rows`, in increasing order of contexts, and the inverse.
+
+    All `rows` have `length` distinct tokens. They are compared by query, tokens and counts in this
+    order.
+    """
+    starts, query = starts[rows], query[rows]
+    if len(rows) < 16 * length:  # so few that a call per column would take longer
+        at = starts[:, None] + np.arange(length)
+        order, starts_run = _sort_records(np.hstack([query[:, None], tokens[at], counts[at]]))
+    else:
+
+        def column(k, chosen):
+            if k == 0:
+                return query[chosen]
+            return (tokens if k <= length else counts)[starts[chosen] + (k - 1) % length]
+
+        order, starts_run = _sort_columns(column, len(rows), 2 * length + 1)
+    inverse = np.empty(len(rows), dtype=np.intp)
+    inverse[order] = np.cumsum(starts_run) - 1
+    return rows[order[starts_run]], inverse
+
+
+def _sort_records(records):
+    """The order of the rows of a 2-D array, and a mask of where others start in this order."""
     # Big-endian bytes compare like the numbers they hold: one sort key for a whole row.
-    packed = np.ascontiguousarray(record, dtype=">u4")
+    packed = np.ascontiguousarray(records, dtype=">u4")
     key = packed.view(np.dtype((np.void, packed.itemsize * packed.shape[1]))).ravel()
     order = np.argsort(key, kind="stable")
-    sorted_key = key[order]
-    first = _run_starts(sorted_key)
-    inverse = np.empty(len(key), dtype=np.intp)
-    inverse[order] = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(key))))
-    return order[first], inverse
+    key = key[order]
+    return order, np.append(True, key[1:] != key[:-1])
+
+
+def _sort_columns(column, n_rows, n_columns):
+    """As `_sort_records`, of the rows whose columns ``column(k, rows)`` returns.
+
+    As many columns as fit make one integer key; only rows whose keys are equal are sorted again,
+    among themselves, by the columns that follow.
+    """
+    order = np.arange(n_rows)
+    starts_run = np.zeros(n_rows, dtype=bool)
+    starts_run[0] = True
+    tied, run, k = np.arange(n_rows), np.zeros(n_rows, dtype=np.int64), 0
+    while k < n_columns and len(tied):
+        rows, key = order[tied], run
+        n_bits = int(run[-1]).bit_length()
+        while k < n_columns:
+            values = column(k, rows)
+            bits = int(values.max()).bit_length()
+            if n_bits + bits > 63:
+                break
+            if values.min() < values.max():  # else it decides nothing
+                key, n_bits = (key << bits) | values, n_bits + bits
+            k += 1
+        by_key = np.argsort(key)
+        order[tied], key = rows[by_key], key[by_key]
+        first = np.append(True, key[1:] != key[:-1])
+        starts_run[tied] = first
+        # All of a run are in `tied`: what follows is of the same run, or starts another.
+        is_tied = ~(first & np.append(first[1:], True))
+        tied, run = tied[is_tied], np.cumsum(first[is_tied]) - 1
+    return order, starts_run
 
 
 def find_sorted(keys, wanted):
@@ -159,8 +264,11 @@ def sum_by_key(key, weight):
     The weights of one key are added in increasing order: no order of the input leaves a trace,
     and integer weights equal repeats bit for bit.
     """
-    order = np.lexsort((weight, key))
-    key, weight = key[order], weight[order]
+    if len(weight) and weight.min() == weight.max():
+        key = np.sort(key)  # all orders of equal weights are the same
+    else:
+        order = np.lexsort((weight, key))
+        key, weight = key[order], weight[order]
     first = _run_starts(key)
     run = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(key))))
     # bincount adds one after the other; reduceat and sum would pair them up by position.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sklntp._coding import code_ints, code_objects, recode
 from sklntp._collocation import COLLOCATION_MODES, Collocation, build_collocation, resolve_mode
 from sklntp._contexts import Contexts, Labels, merge_contexts, merge_labels
 from sklntp._orders import Orders, build_orders
@@ -60,14 +61,26 @@ def build_dataset(
         raise ValueError(
             f"collocation must be one of {COLLOCATION_MODES}; got {short(collocation)}."
         )
+    merged = merge_data(X, y, sample_weight, vocabulary, handle_unknown, estimator)
+    contexts, labels, n_classes = merged["contexts"], merged["labels"], len(merged["classes"])
+    mode = resolve_mode(collocation, contexts)
+    pairs = build_collocation(mode, contexts, labels, n_classes)
+    orders = build_orders(contexts, labels, pairs, n_classes)
+    return Dataset(**merged, mode=mode, collocation=pairs, orders=orders)
+
+
+def merge_data(
+    X, y, sample_weight=None, vocabulary=None, handle_unknown="orthogonal", estimator=None
+):
+    """The part of `build_dataset` that meets single sentences: a dict of fields of `Dataset`."""
     sequences = read_sequences(estimator, X, reset=True)
     if not len(sequences):
         raise ValueError("Found array with 0 sample(s): at least one sentence is required.")
     y = read_labels(y, len(sequences))
     weight = read_weights(sample_weight, len(sequences))
-    kept = np.flatnonzero(weight)
-    if len(kept) < len(weight):
-        sequences, y, weight = sequences.take(kept), y[kept], weight[kept]
+    kept = weight > 0
+    if not kept.all():
+        sequences, y, weight = sequences.select(kept), y[kept], weight[kept]
 
     tokens = sequences.tokens if vocabulary is None else check_vocabulary(vocabulary)
     codes = encode(sequences, tokens, handle_unknown)
@@ -75,22 +88,15 @@ def build_dataset(
         raise ValueError(f"No token of X is in the vocabulary; X holds {show(sequences.tokens)}.")
     classes, label_codes = _encode_labels(y, tokens if vocabulary is not None else None)
     contexts = merge_contexts(codes, sequences.offsets, len(tokens))
-    labels = merge_labels(contexts, label_codes, weight, len(classes))
-    mode = resolve_mode(collocation, contexts)
-    pairs = build_collocation(mode, contexts, labels, len(classes))
-    orders = build_orders(contexts, labels, pairs, len(classes))
-    return Dataset(
-        tokens,
-        classes,
-        contexts,
-        labels,
-        mode,
-        pairs,
-        orders,
-        kept,
-        label_codes,
-        sequences.features,
-    )
+    return {
+        "vocabulary": tokens,
+        "classes": classes,
+        "contexts": contexts,
+        "labels": merge_labels(contexts, label_codes, weight, len(classes)),
+        "sentences": np.flatnonzero(kept),
+        "label_codes": label_codes,
+        "features": sequences.features,
+    }
 
 
 def check_vocabulary(vocabulary):
@@ -132,14 +138,18 @@ def encode(sequences, vocabulary, handle_unknown):
         kinds = ("str", "numbers") if isinstance(sequences.tokens[0], str) else ("numbers", "str")
         raise TypeError(f"X holds tokens that are {kinds[0]}, but the vocabulary holds {kinds[1]}.")
     index = {token: code for code, token in enumerate(vocabulary)}
-    code = np.array([index.get(token, n_tokens) for token in sequences.tokens], dtype=np.intp)
+    code = np.array([index.get(token, n_tokens) for token in sequences.tokens], dtype=np.int32)
     unknown = np.flatnonzero(code == n_tokens)
     if handle_unknown == "error" and len(unknown):
         raise ValueError(
             f"Unknown tokens, not in the vocabulary: {show(sequences.tokens[u] for u in unknown)}. "
             'With handle_unknown="orthogonal" they score 0 and vote for nothing.'
         )
-    return code[sequences.codes]
+    return sequences.codes if _counts_up(code) else recode(sequences.codes, code)
+
+
+def _counts_up(code):
+    return np.array_equal(code, np.arange(len(code)))
 
 
 def _encode_labels(y, vocabulary):
@@ -152,5 +162,10 @@ def _encode_labels(y, vocabulary):
         tokens = sorted(vocabulary)
         index = {token: code for code, token in enumerate(tokens)}
         return token_array(tokens), np.array([index[v] for v in y.tolist()], dtype=np.intp)
-    classes, codes = np.unique(y, return_inverse=True)
-    return classes, codes.ravel()
+    if y.dtype.kind in "iu":
+        classes, codes = code_ints(y)
+    elif y.dtype.kind == "U" or y.dtype.kind == "O" and set(map(type, y.tolist())) == {str}:
+        classes, codes = code_objects(y.tolist(), len(y))
+    else:
+        return np.unique(y, return_inverse=True)
+    return np.array(classes, dtype=y.dtype), codes.astype(np.intp)

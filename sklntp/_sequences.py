@@ -1,21 +1,24 @@
 """Input forms: whatever holds sequences of tokens -> integer codes and offsets.
 
-Accepted as X: a list, tuple, 1-D object array or Series of sequences (ragged), an (n, 1) object
-array or one-column DataFrame whose cells are sequences (ragged), and a 2-D array or DataFrame (a
-table: each row a sentence, each distinct value a token). Tokens are all str or all numbers.
+Accepted as X: a list, tuple, 1-D object array, Series or Arrow array of sequences (ragged), an
+(n, 1) object array or one-column DataFrame whose cells are sequences (ragged), and a 2-D array or
+DataFrame (a table: each row a sentence, each distinct value a token). Tokens are all str or all
+numbers.
 """
 
-import math
-import reprlib
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from numbers import Integral, Real
+from numbers import Real
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
+
+from sklntp._coding import code_ints, code_objects
+from sklntp._columns import int_columns, read_column
+from sklntp._rows import check_tokens, plain_rows, plain_token, read_rows, row_lengths, short
 
 _SHOWN = 5  # how many offending tokens or sentences a message names
 
@@ -25,7 +28,7 @@ class Sequences:
     """Sentences as codes: sentence i is ``tokens[codes[offsets[i]:offsets[i + 1]]]``."""
 
     tokens: list  # the distinct tokens, sorted, Python str, int or float
-    codes: np.ndarray  # (n_positions,) intp
+    codes: np.ndarray  # (n_positions,) int32
     offsets: np.ndarray  # (n_sentences + 1,) intp
     features: dict = field(default_factory=dict)  # n_features_in_, feature_names_in_ for the fit
 
@@ -37,13 +40,15 @@ class Sequences:
         """Number of positions of each sentence, (n_sentences,)."""
         return np.diff(self.offsets)
 
-    def take(self, rows):
-        """The chosen sentences; distinct tokens that no longer occur are dropped."""
-        lengths = self.lengths[rows]
-        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.intp)
-        positions = flat_ranges(self.offsets[:-1][rows], lengths)
-        kept, codes = np.unique(self.codes[positions], return_inverse=True)
-        return replace(self, tokens=[self.tokens[k] for k in kept], codes=codes, offsets=offsets)
+    def select(self, kept):
+        """The sentences where `kept` is true; distinct tokens that no longer occur are dropped."""
+        used, codes = code_ints(self.codes[np.repeat(kept, self.lengths)])
+        tokens = [self.tokens[k] for k in used]
+        return replace(self, tokens=tokens, codes=codes, offsets=_offsets(self.lengths[kept]))
+
+
+def _offsets(lengths):
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.intp)
 
 
 def flat_ranges(starts, lengths):
@@ -80,12 +85,13 @@ def read_sequences(estimator, X, *, reset):
     TypeError, ValueError
         Naming the sentence and position of what is not a token.
     """
-    rows = ragged_rows(X)
-    if rows is not None:
-        sequences = _encode(*flatten(rows, floats=_is_float_table(rows)))
-        lengths = np.unique(sequences.lengths)
-        features = {"n_features_in_": int(lengths[0])} if len(lengths) == 1 else {}
-        return replace(sequences, features=features)
+    column = read_column(X)
+    if column is None and (rows := ragged_rows(X)) is not None:
+        column = read_rows(rows)
+    if column is not None:
+        sequences, lengths = _assemble(*column), column[-1]
+        same = len(lengths) and lengths.min() == lengths.max()
+        return replace(sequences, features={"n_features_in_": int(lengths[0])} if same else {})
     # Cell by cell where one dtype for all, which scikit-learn looks for, would change tokens.
     by_cell = hasattr(X, "columns") or (
         isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype == object
@@ -141,15 +147,20 @@ def ragged_rows(X):
         cells = X.to_list() if hasattr(X, "to_list") else list(X)
         if not cells:
             return cells
+    elif hasattr(X, "to_pylist"):  # Arrow
+        return ragged_rows(X.to_pylist())
     elif X is None or isinstance(X, Real):
         return None
     elif hasattr(X, "__array__"):
         return ragged_rows(np.asarray(X))
     else:
         raise TypeError(
-            "X must be a list, array, Series or DataFrame of sentences; "
+            "X must be a list, array, Series, DataFrame or Arrow array of sentences; "
             f"got {type(X).__name__}. Turn it into a list first."
         )
+    kinds = set(map(type, cells))
+    if kinds <= {list, tuple} or (kinds == {np.ndarray} and {cell.ndim for cell in cells} == {1}):
+        return cells
     is_sequence = [_is_sequence(cell) for cell in cells]
     if not any(is_sequence):
         is_table = hasattr(X, "columns") or (isinstance(X, np.ndarray) and X.ndim == 2)
@@ -164,14 +175,6 @@ def ragged_rows(X):
             f"got {type(cells[where]).__name__} {short(cells[where])}."
         )
     return cells
-
-
-def short(value):
-    """A short repr for a message; numpy scalars as the plain numbers they are."""
-    try:
-        return reprlib.repr(value.item() if isinstance(value, np.generic) else value)
-    except ValueError:  # an int of more digits than Python prints
-        return f"an int of {value.bit_length()} bits"
 
 
 def _refuse_strings(where, text):
@@ -191,99 +194,53 @@ def table_rows(table):
     return np.asarray(table).tolist()
 
 
-def flatten(rows, *, floats=False):
+def flatten(rows):
     """All tokens of the rows, plain str or int, in one list, and the lengths of the rows.
-
-    With `floats` any finite numbers, as in a table.
 
     Raises
     ------
     TypeError
         Naming the sentence and position of a token that is neither, or of another type.
     """
-    rows = [row.tolist() if isinstance(row, np.ndarray) else list(row) for row in rows]
-    lengths = np.fromiter(map(len, rows), dtype=np.intp, count=len(rows))
+    rows = plain_rows(rows)
+    lengths = row_lengths(rows)
     flat = list(chain.from_iterable(rows))
     kinds = set(map(type, flat))
     if not (kinds <= {str} or kinds <= {int}):
-        _check_tokens(rows, floats=floats)
-        flat = [t.item() if isinstance(t, np.generic) else t for t in flat]
+        check_tokens(rows, floats=False)
+        flat = list(map(plain_token, flat))
     return flat, lengths
 
 
-def _encode(flat, lengths):
-    """Tokens and lengths of the sentences -> Sequences."""
+def _assemble(tokens, codes, lengths):
+    """Distinct tokens, codes and lengths -> Sequences."""
     if not lengths.all():
         raise ValueError(
             f"Sentence {int(np.argmin(lengths))} is empty; every sentence needs at least one token."
         )
-    tokens = sorted(set(flat))
-    index = {token: code for code, token in enumerate(tokens)}
-    codes = np.fromiter(map(index.__getitem__, flat), dtype=np.intp, count=len(flat))
-    return Sequences(tokens, codes, np.concatenate([[0], np.cumsum(lengths)]).astype(np.intp))
-
-
-def _is_float_table(rows):
-    """Rows of equal length, all numbers and at least one of them not an integer."""
-    if len(set(map(len, rows))) != 1:
-        return False
-    kinds = set(chain.from_iterable(map(type, row) for row in rows))
-    return all(
-        issubclass(k, (Real, np.number)) and k not in (bool, np.bool_) for k in kinds
-    ) and not all(issubclass(k, Integral) for k in kinds)
-
-
-def _check_tokens(rows, *, floats):
-    """Raise for the first cell that is no token, or a token of another type than the first.
-
-    Tokens are str or int; with `floats`, in a table, str or any finite number.
-    """
-    numbers = (int, float, np.integer, np.floating) if floats else (int, np.integer)
-    wanted = "a str or a number" if floats else "a str or an int"
-    first = None
-    for i, row in enumerate(rows):
-        for j, token in enumerate(row):
-            if isinstance(token, str):
-                kind = "str"
-            elif isinstance(token, numbers) and not isinstance(token, bool):
-                kind = "number" if floats else "int"
-                if not -math.inf < token < math.inf:
-                    what = "NaN" if token != token else "infinity"
-                    raise ValueError(f"Input X contains {what}: sentence {i}, position {j}.")
-            else:
-                # scikit-learn's checks look for the wording in parentheses.
-                raise TypeError(
-                    f"Sentence {i}, position {j}: a token must be {wanted}; got "
-                    f"{type(token).__name__} {short(token)} "
-                    "(argument must be a string or a number)."
-                )
-            first = first or (kind, i, j, token)
-            if kind != first[0]:
-                raise TypeError(
-                    f"Tokens must be all str or all {'numbers' if floats else 'int'}: sentence "
-                    f"{first[1]}, position {first[2]} holds {_typed(first[3])}, but sentence {i}, "
-                    f"position {j} holds {_typed(token)}."
-                )
-
-
-def _typed(value):
-    """Type and value for a message, of a numpy scalar those of the plain number."""
-    value = value.item() if isinstance(value, np.generic) else value
-    return f"{type(value).__name__} {short(value)}"
+    return Sequences(tokens, codes, _offsets(lengths))
 
 
 def _read_table(table):
     """A 2-D array or DataFrame -> Sequences: each row a sentence, each distinct value a token."""
-    if isinstance(table, np.ndarray) and table.dtype.kind in "iuf":
-        n, width = table.shape
-        tokens, codes = np.unique(table.ravel(), return_inverse=True)
-        return Sequences(tokens.tolist(), codes.ravel(), np.arange(n + 1, dtype=np.intp) * width)
-    return _encode(*flatten(table_rows(table), floats=True))
+    if not isinstance(table, np.ndarray):
+        table = int_columns(table)
+    if isinstance(table, np.ndarray):
+        lengths = np.full(len(table), table.shape[1], dtype=np.intp)
+        if table.dtype.kind in "iu":
+            return _assemble(*code_ints(table), lengths)
+        if table.dtype.kind == "f":
+            tokens, codes = np.unique(table.ravel(), return_inverse=True)
+            return _assemble(tokens.tolist(), codes.ravel().astype(np.int32), lengths)
+        if table.dtype.kind == "U":
+            tokens = chain.from_iterable(map(np.ndarray.tolist, table))
+            return _assemble(*code_objects(tokens, table.size), lengths)
+    return _assemble(*read_rows(table_rows(table), floats=True))
 
 
 def token_array(tokens):
     """Tokens as an array: int64, float64 or str; object where these would change a token."""
-    if not tokens or any(isinstance(t, str) and t.endswith("\0") for t in tokens):
+    if not tokens:
         return np.array(tokens, dtype=object)
-    array = np.array(tokens)
+    array = np.array(tokens)  # drops NUL characters at the end of a str
     return array if array.tolist() == tokens else np.array(tokens, dtype=object)

@@ -36,7 +36,8 @@ def read_labels(y, n_sentences):
     if not is_list and values.ndim == 0:
         raise TypeError(f"y must be a list or array of next tokens; got {type(y).__name__}.")
     if is_list or (values.dtype.kind in "OfmM" and values[:1].size <= 1):
-        _check_labels(values)
+        if set(map(type, values)) not in ({str}, {int}):
+            _check_labels(values)
         values = _plain_array(values)
     values = column_or_1d(values, warn=True)
     if len(values) != n_sentences:
@@ -44,10 +45,11 @@ def read_labels(y, n_sentences):
             "Found input variables with inconsistent numbers of samples: "
             f"{n_sentences} sentences in X, {len(values)} next tokens in y."
         )
-    with warnings.catch_warnings():
-        # Many distinct next tokens are the normal case here, not a regression target.
-        warnings.filterwarnings("ignore", message=".*unique classes is greater than 50%")
-        check_classification_targets(values)
+    if values.dtype.kind not in "Uiu":  # str and int are class labels always
+        with warnings.catch_warnings():
+            # Many distinct next tokens are the normal case here, not a regression target.
+            warnings.filterwarnings("ignore", message=".*unique classes is greater than 50%")
+            check_classification_targets(values)
     return values
 
 

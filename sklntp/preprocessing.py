@@ -18,7 +18,7 @@ def as_sequences(X):
 
     Parameters
     ----------
-    X : list, tuple, 1-D object array or Series of sequences, 2-D array or DataFrame
+    X : list, tuple, 1-D object array, Series or Arrow array of sequences, 2-D array or DataFrame
         A sequence is a list, a tuple, a 1-D array, a Series or the like. A 2-D array or a DataFrame
         is a table with one sequence per row, unless its only column holds sequences: then the
         cells of that column are taken.
@@ -57,7 +57,7 @@ def make_contexts(sequences, *, max_length=None):
 
     Parameters
     ----------
-    sequences : list, tuple, 1-D object array or Series of sequences, 2-D array or DataFrame
+    sequences : array-like of sequences
         The accepted forms are those of :func:`as_sequences`. Tokens are all str or all int. A
         sequence of fewer than two tokens gives no context.
 
