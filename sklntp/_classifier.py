@@ -3,31 +3,32 @@
 from numbers import Integral, Real
 
 import numpy as np
-from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from sklntp._collocation import COLLOCATION_MODES
-from sklntp._contexts import merge_contexts
 from sklntp._dataset import build_dataset, encode
-from sklntp._forward import AttentionWeights, OutputWeights, attention, logit_blocks
-from sklntp._forward import predict_classes as predict_contexts
-from sklntp._max_margin import MaxMarginError, solve_kq, solve_ov
+from sklntp._fitted import FittedMatrices
+from sklntp._forward import position_attention
+from sklntp._max_margin import MaxMarginError
+from sklntp._memory import check_memory
 from sklntp._ngd import StepSizes
+from sklntp._prediction import Predictor, log_softmax, softmax
 from sklntp._sequences import read_sequences, short, token_array
+from sklntp._targets import read_labels
 from sklntp._training import Model, train, zero_model
 
 _STAGES = [("ov", "kq"), ("ov",), ("kq",), ("joint",), ("ov", "kq", "joint")]
 # A matrix then has a norm of at most 1e302, and sums of its entries stay in the range of float64.
 _LARGEST = {Real: 1e290, Integral: 10**12}  # step_size, max_iter
-_DENSE_LIMIT = 100e6  # bytes of a coefficient matrix that an attribute builds on access
-_TIME_LIMIT = 5.0  # estimated seconds of a reference that an attribute solves on access
-_ORTHONORMAL = 1e-6  # on the rows of an embedding
-_LARGEST_EMBEDDED = 1e9  # bytes of W_kq in its coordinates
+_INSTEAD = (
+    "Give X in pieces, or use predict for the most probable next tokens, label_log_proba for the "
+    "log-probabilities of given ones: neither holds a number per sentence and class."
+)
 
 
-class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
+class NTPTransformerClassifier(ClassifierMixin, FittedMatrices, BaseEstimator):
     """One-layer transformer for next-token prediction, trained with normalized gradient descent.
 
     For a sentence with distinct tokens x, c_x times each, and last token (query) q::
@@ -89,6 +90,10 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
     warm_start : bool, default=False
         Continue each stage from its own matrix, history and schedule. Vocabulary and classes must
         be the same.
+
+    n_jobs : int, default=None
+        Threads over the blocks of a step; results are the same for any number. None: 1 unless in a
+        ``joblib.parallel_config`` context; -1: all processors.
 
     verbose : int, default=0
         1: some ten lines per stage; 2: one per step.
@@ -175,6 +180,11 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
         "handle_unknown": [StrOptions({"orthogonal", "error"})],
         "track_alignment": ["boolean"],
         "warm_start": ["boolean"],
+        "n_jobs": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(Integral, None, -1, closed="right"),
+            None,
+        ],
         "verbose": ["verbose"],
     }
 
@@ -191,6 +201,7 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
         handle_unknown="orthogonal",
         track_alignment=False,
         warm_start=False,
+        n_jobs=None,
         verbose=0,
     ):
         self.stages = stages
@@ -203,6 +214,7 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
         self.handle_unknown = handle_unknown
         self.track_alignment = track_alignment
         self.warm_start = warm_start
+        self.n_jobs = n_jobs
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -212,8 +224,8 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of sequences
-            Sentences: a list, object array or Series of sequences of str or int tokens, of any
-            lengths from 1; or a 2-D array or DataFrame, each row a sentence.
+            Sentences: a list, object array, Series or Arrow array of sequences of str or int
+            tokens, of any lengths from 1; or a 2-D array or DataFrame, each row a sentence.
 
         y : array-like of shape (n_sentences,)
             The next token of each sentence.
@@ -257,6 +269,7 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
                 steps,
                 solver=self.solver,
                 track=self.track_alignment,
+                n_jobs=self.n_jobs,
                 report=self._report if self.verbose else None,
             )
         except MaxMarginError as error:
@@ -354,7 +367,7 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
         self._kq_key, self._kq_value = model.attention.key, model.attention.value
         pairs = data.collocation
         self._pairs = {"token": pairs.pair_token, "class": pairs.classes, "share": pairs.share}
-        self._orders = np.stack([data.orders.query, data.orders.above, data.orders.below])
+        self._order_key = data.orders.key
         self._max_margin_kq = None
 
     def __getstate__(self):
@@ -369,152 +382,6 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.string = True
         return tags
 
-    # The matrices
-
-    def _output(self):
-        return OutputWeights(
-            self._ov_offsets, self._ov_classes, self._ov_value, self.base_ov_, len(self.classes_)
-        )
-
-    def _attention(self):
-        return AttentionWeights(self._kq_key, self._kq_value, len(self.vocabulary_))
-
-    def _check_dense(self, n_rows, twin):
-        """Refuse to build a matrix of more than 100 MB on access."""
-        size = 8 * n_rows * len(self.vocabulary_)
-        if size > _DENSE_LIMIT:
-            # scikit-learn's HTML repr reads every property and survives only AttributeError.
-            raise AttributeError(
-                f"The dense matrix of shape ({n_rows}, {len(self.vocabulary_)}) would take "
-                f"{size / 1e6:.0f} MB; use {twin}."
-            )
-
-    @property
-    def coef_ov_(self):
-        """W_ov[class, token], ndarray of shape (n_classes, n_tokens)."""
-        check_is_fitted(self)
-        self._check_dense(len(self.classes_), "sparse_coef_ov_ and base_ov_")
-        return self._output().dense()
-
-    @property
-    def coef_kq_(self):
-        """W_kq[key token, query token], ndarray of shape (n_tokens, n_tokens)."""
-        check_is_fitted(self)
-        self._check_dense(len(self.vocabulary_), "sparse_coef_kq_")
-        return self.sparse_coef_kq_.toarray()
-
-    @property
-    def sparse_coef_ov_(self):
-        """W_ov minus base_ov_, csr_array of shape (n_classes, n_tokens)."""
-        check_is_fitted(self)
-        return csr_array(self._output().excess().T)
-
-    @property
-    def sparse_coef_kq_(self):
-        """W_kq, csr_array of shape (n_tokens, n_tokens)."""
-        check_is_fitted(self)
-        n_tokens = len(self.vocabulary_)
-        query, token = np.divmod(self._kq_key, n_tokens)
-        return csr_array((self._kq_value, (token, query)), shape=(n_tokens, n_tokens))
-
-    def coef_in_embedding(self, E):
-        """Both matrices in the coordinates of an orthonormal embedding, as in the paper.
-
-        With token x embedded as row e_x of E, W_ov becomes ``W_ov E`` and W_kq ``E^T W_kq E``, so
-        that a score is e_x^T W_kq e_q. Norms, scores and predictions stay the same, and so does
-        training: gradient descent from zero in these coordinates gives these matrices.
-
-        Parameters
-        ----------
-        E : array-like of shape (n_tokens, d)
-            Embedding, one row per token in the order of ``vocabulary_``; rows are orthonormal to
-            1e-6, hence d >= n_tokens.
-
-        Returns
-        -------
-        W_ov : ndarray of shape (n_classes, d)
-        W_kq : ndarray of shape (d, d)
-
-        Raises
-        ------
-        ValueError
-            If E has another number of rows or is not orthonormal, with its largest deviation, or
-            if W_kq would take more than 1 GB.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from sklntp import NTPTransformerClassifier
-        >>> clf = NTPTransformerClassifier(max_iter=5).fit([["a"], ["b"]], ["b", "a"])
-        >>> W_ov, W_kq = clf.coef_in_embedding([[0.6, 0.8, 0], [-0.8, 0.6, 0]])
-        >>> W_ov.round(3)
-        array([[-0.7, -0.1,  0. ],
-               [ 0.7,  0.1,  0. ]])
-        """
-        check_is_fitted(self)
-        with np.errstate(invalid="ignore", over="ignore"):  # of entries that are refused
-            E = check_array(E, dtype=float, input_name="E")
-            n_tokens = len(self.vocabulary_)
-            if len(E) != n_tokens:
-                raise ValueError(f"E must have one row per token, {n_tokens}; got shape {E.shape}.")
-            size = 8 * E.shape[1] ** 2
-            if size > _LARGEST_EMBEDDED:
-                raise ValueError(
-                    f"In {E.shape[1]} dimensions W_kq would take {size / 1e9:.1f} GB, at most "
-                    f"{_LARGEST_EMBEDDED / 1e9:.0f} GB are supported."
-                )
-            deviation = np.abs(E @ E.T - np.eye(n_tokens))
-            deviation[np.isnan(deviation)] = np.inf
-        if deviation.max() > _ORTHONORMAL:
-            x, u = np.unravel_index(np.argmax(deviation), deviation.shape)
-            raise ValueError(
-                "The rows of E must be orthonormal: E @ E.T is the identity matrix. It deviates "
-                f"by {deviation[x, u]:.3g} at tokens {self.vocabulary_[x]!s}, "
-                f"{self.vocabulary_[u]!s}, its largest deviation."
-            )
-        W_ov = self.sparse_coef_ov_ @ E + self.base_ov_ @ E
-        return W_ov, E.T @ (self.sparse_coef_kq_ @ E)
-
-    @property
-    def collocation_(self):
-        """token -> next token -> share of its weight."""
-        check_is_fitted(self)
-        tokens = self.vocabulary_[self._pairs["token"]].tolist()
-        classes = self.classes_[self._pairs["class"]].tolist()
-        found = {}
-        for token, label, share in zip(tokens, classes, self._pairs["share"].tolist(), strict=True):
-            found.setdefault(token, {})[label] = share
-        return found
-
-    @property
-    def max_margin_coef_ov_(self):
-        """The max-margin reference of W_ov, ndarray of shape (n_classes, n_tokens)."""
-        check_is_fitted(self)
-        self._check_dense(len(self.classes_), "structure.max_margin_ov")
-        token, label = self._pairs["token"], self._pairs["class"]
-        solution = solve_ov(token, label, len(self.classes_))
-        coef = np.tile(solution.base(len(self.vocabulary_)), (len(self.classes_), 1))
-        coef[label, token] = solution.label_value
-        return coef
-
-    @property
-    def max_margin_coef_kq_(self):
-        """The max-margin reference of W_kq, ndarray of shape (n_tokens, n_tokens)."""
-        check_is_fitted(self)
-        n_tokens = len(self.vocabulary_)
-        self._check_dense(n_tokens, "structure.max_margin_kq")
-        if self._max_margin_kq is None:
-            query, above, below = self._orders
-            try:
-                self._max_margin_kq = solve_kq(
-                    query, above, below, fixed=n_tokens, time_limit=_TIME_LIMIT
-                )
-            except MaxMarginError as error:
-                raise AttributeError(f"{error} Use structure.max_margin_kq.") from error
-        coef = np.zeros((n_tokens, n_tokens))
-        coef[self._max_margin_kq.token, self._max_margin_kq.query] = self._max_margin_kq.value
-        return coef
-
     # Prediction
 
     def _codes(self, X):
@@ -524,17 +391,32 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
         vocabulary = self.vocabulary_.tolist()
         return encode(sequences, vocabulary, self.handle_unknown), sequences.offsets
 
+    def _class_codes(self, y):
+        """Index in `classes_` of each next token, n_classes for one that is not there."""
+        index = {label: code for code, label in enumerate(self.classes_.tolist())}
+        labels = y.tolist()
+        ours, given = (
+            {"str" if isinstance(label, str) else "numbers" for label in some[:1]}
+            for some in (list(index), labels)
+        )
+        if not given <= ours:
+            raise TypeError(f"y holds {given.pop()}, but the next tokens known are {ours.pop()}.")
+        n_classes = len(index)
+        return np.fromiter((index.get(v, n_classes) for v in labels), np.intp, count=len(labels))
+
+    def _predictor(self):
+        return Predictor(self._output(), self._attention())
+
     def _predict_codes(self, codes, offsets):
         """Class code of the prediction for each sentence."""
-        contexts = merge_contexts(codes, offsets, len(self.vocabulary_))
-        return predict_contexts(contexts, self._output(), self._attention())[contexts.inverse]
+        return self._predictor().predict(codes, offsets)
 
-    def _logits(self, X):
-        contexts = merge_contexts(*self._codes(X), len(self.vocabulary_))
-        logits = np.empty((len(contexts), len(self.classes_)))
-        for rows, block in logit_blocks(contexts, self._output(), self._attention()):
-            logits[rows] = block
-        return logits[contexts.inverse]
+    def _dense(self, method, X, transform):
+        """A number per sentence and class; `transform` makes it from logits."""
+        codes, offsets = self._codes(X)
+        shape = (len(offsets) - 1, len(self.classes_))
+        check_memory(f"The result of {method}", shape, _INSTEAD)
+        return self._predictor().dense(codes, offsets, transform, np.empty(shape))
 
     def predict(self, X):
         """Most probable next token of each sentence; of a tie the first in ``classes_``.
@@ -564,8 +446,14 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
         -------
         logits : ndarray of shape (n_sentences, n_classes) or (n_sentences,)
             With two classes z_1 - z_0, as scikit-learn expects.
+
+        Raises
+        ------
+        MemoryError
+            Before the work, if the result would not fit into the memory that is available (on Linux
+            by the system's account, elsewhere 4 GB): see `predict` and `label_log_proba`.
         """
-        logits = self._logits(X)
+        logits = self._dense("decision_function", X, lambda logits: logits)
         return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits
 
     def predict_log_proba(self, X):
@@ -580,10 +468,14 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
         -------
         log_p : ndarray of shape (n_sentences, n_classes)
             In the order of ``classes_``.
+
+        Raises
+        ------
+        MemoryError
+            Before the work, if the result would not fit into the memory that is available (on Linux
+            by the system's account, elsewhere 4 GB): see `predict` and `label_log_proba`.
         """
-        logits = self._logits(X)
-        logits -= logits.max(axis=1, keepdims=True)
-        return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+        return self._dense("predict_log_proba", X, log_softmax)
 
     def predict_proba(self, X):
         """Probabilities of the next token, softmax of the logits.
@@ -597,14 +489,44 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
         -------
         p : ndarray of shape (n_sentences, n_classes)
             In the order of ``classes_``; rows sum to 1.
-        """
-        p = np.exp(self.predict_log_proba(X))
-        return p / p.sum(axis=1, keepdims=True)
 
-    def _position_attention(self, codes, offsets):
-        query = np.repeat(codes[offsets[1:] - 1], np.diff(offsets))
-        scores = self._attention().scores(query, codes)
-        return attention(scores, np.ones(len(codes)), offsets)
+        Raises
+        ------
+        MemoryError
+            Before the work, if the result would not fit into the memory that is available (on Linux
+            by the system's account, elsewhere 4 GB): see `predict` and `label_log_proba`.
+        """
+        return self._dense("predict_proba", X, softmax)
+
+    def label_log_proba(self, X, y):
+        """Log-probability of the given next token of each sentence.
+
+        The same numbers as in `predict_log_proba`, without its n_sentences x n_classes others:
+        for very many sentences or classes.
+
+        Parameters
+        ----------
+        X : array-like of sequences
+            Sentences, see `fit`.
+
+        y : array-like of shape (n_sentences,)
+            Next tokens; one that is not in ``classes_`` has probability zero.
+
+        Returns
+        -------
+        log_p : ndarray of shape (n_sentences,)
+            At most 0; -inf for a next token that is not in ``classes_``.
+
+        Examples
+        --------
+        >>> from sklntp import NTPTransformerClassifier
+        >>> clf = NTPTransformerClassifier(max_iter=20).fit([["a"], ["b"]], ["b", "a"])
+        >>> clf.label_log_proba([["a"], ["a"], ["b"]], ["b", "a", "z"]).round(3)
+        array([-0.018, -4.018,   -inf])
+        """
+        codes, offsets = self._codes(X)
+        labels = self._class_codes(read_labels(y, len(offsets) - 1))
+        return self._predictor().label_log_proba(codes, offsets, labels)
 
     def attention(self, X):
         """Attention weights of the positions of each sentence.
@@ -620,7 +542,7 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
             Each sums to 1; a token that occurs c times shares its phi_x among c positions.
         """
         codes, offsets = self._codes(X)
-        return _per_sentence(self._position_attention(codes, offsets), offsets)
+        return _per_sentence(position_attention(codes, offsets, self._attention()), offsets)
 
     def contributions(self, X):
         """What each position adds to the logit of the predicted class.
@@ -638,7 +560,8 @@ class NTPTransformerClassifier(ClassifierMixin, BaseEstimator):
         codes, offsets = self._codes(X)
         label = np.repeat(self._predict_codes(codes, offsets), np.diff(offsets))
         votes = self._output().lookup(label, codes)
-        return _per_sentence(self._position_attention(codes, offsets) * votes, offsets)
+        phi = position_attention(codes, offsets, self._attention())
+        return _per_sentence(phi * votes, offsets)
 
 
 def _per_sentence(values, offsets):

@@ -31,17 +31,31 @@ class Collocation:
 
     def contains(self, tokens, classes, n_classes):
         """Whether each (token, class) is a pair, elementwise over arrays of any one shape."""
-        keys = self.pair_token * n_classes + self.classes
-        return find_sorted(keys, np.asarray(tokens) * n_classes + classes)[1]
+        tokens, classes = np.broadcast_arrays(tokens, classes)
+        last = int(tokens.max(initial=-1)) + 1
+        only, several = np.full(last, -1), np.zeros(last, dtype=bool)
+        present = self.tokens < last
+        paired = self.tokens[present]
+        only[paired] = self.classes[self.offsets[:-1][present]]
+        several[paired] = np.diff(self.offsets)[present] > 1
+        found = only[tokens] == classes
+        # Most tokens have one next token, and need no search.
+        at = np.flatnonzero(several[tokens] & ~found)
+        if len(at):
+            keys = self.pair_token * n_classes + self.classes
+            wanted = tokens.ravel()[at].astype(np.int64) * n_classes + classes.ravel()[at]
+            found.reshape(-1)[at] = find_sorted(keys, wanted)[1]
+        return found
 
 
 def resolve_mode(mode, contexts):
     """The mode that "auto" stands for: "single" if every known token stands alone somewhere."""
     if mode != "auto":
         return mode
-    alone = contexts.query[_is_single(contexts)]
-    known = contexts.tokens[contexts.tokens < contexts.n_tokens]
-    return "single" if np.isin(known, alone).all() else "last"
+    alone = np.zeros(contexts.n_tokens + 1, dtype=bool)
+    alone[contexts.query[_is_single(contexts)]] = True
+    alone[-1] = True  # unknown tokens do not count
+    return "single" if alone[contexts.tokens].all() else "last"
 
 
 def _is_single(contexts):

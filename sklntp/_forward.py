@@ -1,4 +1,4 @@
-"""The model: W_ov, W_kq and contexts -> attention and logits.
+"""The model: W_ov, W_kq and contexts -> attention.
 
     score s_x = W_kq[x, q],  attention phi_x = c_x exp(s_x) / sum_u c_u exp(s_u),
     logits z = sum_x phi_x W_ov[:, x]
@@ -12,8 +12,6 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from sklntp._contexts import find_sorted
-
-_CHUNK = 1 << 22  # entries of a dense (rows, n_classes) block of logits
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class OutputWeights:
     def lookup(self, classes, tokens):
         """W_ov[class, token], elementwise; the column of an unknown token is zero."""
         keys = self.token * self.n_classes + self.classes
-        at, hit = find_sorted(keys, tokens * self.n_classes + classes)
+        at, hit = find_sorted(keys, tokens.astype(np.int64) * self.n_classes + classes)
         found = np.append(self.base, 0.0)[np.minimum(tokens, len(self.base))]
         found[hit] = self.value[at[hit]]
         return found
@@ -70,7 +68,11 @@ class AttentionWeights:
 
     def scores(self, query, tokens):
         """W_kq[token, query], elementwise; an unknown token or query scores 0."""
-        return np.append(self.value, 0.0)[self.find(query, tokens)]
+        at = self.find(query, tokens)
+        scores = np.zeros(at.shape)
+        hit = at < len(self.key)
+        scores[hit] = self.value[at[hit]]
+        return scores
 
 
 def attention(scores, counts, offsets):
@@ -84,31 +86,16 @@ def attention(scores, counts, offsets):
     return weight / np.repeat(np.add.reduceat(weight, offsets[:-1]), lengths)
 
 
-def logit_blocks(contexts, output_weights, attention_weights):
-    """Yield (rows, logits): consecutive contexts and their logits, (n_rows, C).
-
-    Unknown tokens have a zero column in W_ov.
-    """
-    n_tokens, n_classes = contexts.n_tokens, output_weights.n_classes
+def context_attention(contexts, attention_weights):
+    """phi of every context, csr_array of shape (n_contexts, V + 1); column V: unknown tokens."""
     query = np.repeat(contexts.query, contexts.lengths)
     scores = attention_weights.scores(query, contexts.tokens)
     phi = attention(scores, contexts.counts, contexts.offsets)
-    phi = csr_array((phi, contexts.tokens, contexts.offsets), shape=(len(contexts), n_tokens + 1))
-    base = phi @ np.append(output_weights.base, 0.0)
-    excess = output_weights.excess(n_tokens + 1)
-    step = max(1, _CHUNK // n_classes)
-    if n_classes * (n_tokens + 1) <= _CHUNK:
-        excess = excess.toarray()
-    for start in range(0, len(contexts), step):
-        rows = slice(start, min(start + step, len(contexts)))
-        logits = phi[rows] @ excess
-        logits = logits if isinstance(logits, np.ndarray) else logits.toarray()
-        yield rows, logits + base[rows, None]
+    shape = (len(contexts), contexts.n_tokens + 1)
+    return csr_array((phi, contexts.tokens, contexts.offsets), shape=shape)
 
 
-def predict_classes(contexts, output_weights, attention_weights):
-    """The class with the largest logit for every context; the first one of a tie."""
-    predicted = np.empty(len(contexts), dtype=np.intp)
-    for rows, logits in logit_blocks(contexts, output_weights, attention_weights):
-        predicted[rows] = np.argmax(logits, axis=1)
-    return predicted
+def position_attention(codes, offsets, attention_weights):
+    """Attention of every position; the c positions of a token share its phi."""
+    query = np.repeat(codes[offsets[1:] - 1], np.diff(offsets))
+    return attention(attention_weights.scores(query, codes), np.ones(len(codes)), offsets)

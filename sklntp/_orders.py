@@ -7,6 +7,7 @@ in a pair.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -16,15 +17,33 @@ from sklntp._contexts import find_sorted, unique_keys
 
 _MOST_PATHS = 5e7  # of two pairs, to follow
 _CHUNK = 1 << 22  # entries of one (length, length, n) comparison, to bound memory
+_MOST_KEYS = 1 << 23  # pairs to collect before repeated ones are dropped
 
 
 @dataclass(frozen=True)
 class Orders:
-    """The distinct pairs above >_query below, sorted by query, above, below."""
+    """The distinct pairs above >_query below, sorted by query, above, below.
 
-    query: np.ndarray  # (n_pairs,) intp
-    above: np.ndarray  # (n_pairs,) intp
-    below: np.ndarray  # (n_pairs,) intp; V stands for an unknown token
+    One number holds a pair: there may be more of them than tokens in the sentences.
+    """
+
+    key: np.ndarray  # (n_pairs,) int64, (query * (V + 1) + above) * (V + 1) + below, increasing
+    n_tokens: int  # V
+
+    @cached_property
+    def query(self):
+        """The query of each pair, (n_pairs,)."""
+        return self.key // (self.n_tokens + 1) ** 2
+
+    @cached_property
+    def above(self):
+        """The token above of each pair, (n_pairs,)."""
+        return self.key // (self.n_tokens + 1) % (self.n_tokens + 1)
+
+    @cached_property
+    def below(self):
+        """The token below of each pair, (n_pairs,); V stands for an unknown token."""
+        return self.key % (self.n_tokens + 1)
 
 
 def build_orders(contexts, labels, collocation, n_classes):
@@ -42,7 +61,7 @@ def build_orders(contexts, labels, collocation, n_classes):
     Orders
     """
     base = contexts.n_tokens + 1
-    keys = [np.empty(0, dtype=np.int64)]
+    keys, n_keys, limit = [np.empty(0, dtype=np.int64)], 0, _MOST_KEYS
     label_context = labels.context
     for length, rows, positions in contexts.blocks():
         if length == 1:
@@ -59,11 +78,13 @@ def build_orders(contexts, labels, collocation, n_classes):
             can = collocation.contains(x, label[start : start + step, None], n_classes)
             n, i, j = np.nonzero(can[:, :, None] & ~can[:, None, :])
             query = contexts.query[part[n]].astype(np.int64)
-            keys.append(unique_keys((query * base + x[n, i]) * base + x[n, j]))
-    key = unique_keys(np.concatenate(keys))
-    key, below = np.divmod(key, base)
-    query, above = np.divmod(key, base)
-    return Orders(query=query, above=above, below=below)
+            keys.append((query * base + x[n, i]) * base + x[n, j])
+            n_keys += len(query)
+            if n_keys > limit:
+                keys = [unique_keys(np.concatenate(keys))]
+                n_keys = len(keys[0])
+                limit = max(_MOST_KEYS, 2 * n_keys)
+    return Orders(unique_keys(np.concatenate(keys)), contexts.n_tokens)
 
 
 def has_above(contexts, orders):
@@ -82,7 +103,6 @@ def has_above(contexts, orders):
     ndarray of bool of shape (n_nonzeros,)
     """
     base = contexts.n_tokens + 1
-    keys = (orders.query * base + orders.above) * base + orders.below
     found = np.zeros(len(contexts.tokens), dtype=bool)
     members = [(query * base + tokens) for query, tokens in cycles(orders, contexts.n_tokens)]
     number = np.repeat(np.arange(len(members)), [len(m) for m in members])
@@ -97,7 +117,7 @@ def has_above(contexts, orders):
             x = tokens[start : start + step]
             query = contexts.query[rows][start : start + step, None, None].astype(np.int64)
             wanted = (query * base + x[:, :, None]) * base + x[:, None, :]
-            above[start : start + step] = find_sorted(keys, wanted)[1].any(axis=1)
+            above[start : start + step] = find_sorted(orders.key, wanted)[1].any(axis=1)
             at, cyclic = find_sorted(members, query[:, :, 0] * base + x)
             cycle = np.where(cyclic, np.append(number, -1)[at], -1)
             same = (cycle[:, :, None] == cycle[:, None, :]).sum(axis=1) > 1

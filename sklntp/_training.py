@@ -6,11 +6,14 @@ from functools import partial
 import numpy as np
 
 from sklntp._collocation import Collocation
-from sklntp._forward import AttentionWeights, OutputWeights, predict_classes
+from sklntp._contexts import unique_keys
+from sklntp._forward import AttentionWeights, OutputWeights
 from sklntp._joint_loss import JointLoss
 from sklntp._losses import AttentionLoss, CollocationLoss, context_pairs
 from sklntp._max_margin import solve_kq, solve_ov
 from sklntp._ngd import normalized_gradient_descent, weighted_norm
+from sklntp._prediction import Predictor
+from sklntp._threads import Threads
 
 _MAX_DENSE = 1 << 25  # entries of W_ov in the joint stage, which holds about six such arrays
 
@@ -53,7 +56,7 @@ def zero_model(data):
     return Model(output, AttentionWeights(np.empty(0, np.int64), np.empty(0), n_tokens))
 
 
-def train(data, model, stages, steps, *, solver="ngd", track=False, report=None):
+def train(data, model, stages, steps, *, solver="ngd", track=False, n_jobs=None, report=None):
     """Run the stages one after the other.
 
     Parameters
@@ -67,6 +70,8 @@ def train(data, model, stages, steps, *, solver="ngd", track=False, report=None)
     solver : {"ngd", "max_margin"}, default="ngd"
     track : bool, default=False
         Record cosine, dist and training accuracy.
+    n_jobs : int, default=None
+        Threads over the blocks of a step.
     report : callable, default=None
         ``report(stage, n_steps, t, record)``, called at every point.
 
@@ -75,30 +80,38 @@ def train(data, model, stages, steps, *, solver="ngd", track=False, report=None)
     Model
     """
     n_iter = []
-    for stage, eta in zip(stages, steps, strict=True):
-        problem = _PROBLEMS[stage](data, model, need_reference=track or solver == "max_margin")
-        if solver == "max_margin":
-            theta = problem.reference_point(eta.total())
-            eta = ()
-        else:
-            theta = problem.start
-        result = normalized_gradient_descent(
-            problem.loss,
-            theta,
-            steps=eta,
-            multiplicity=problem.multiplicity,
-            monitor=partial(problem.record, track=track),
-            report=report and partial(report, stage, len(eta)),
-        )
-        reason = "max_margin" if solver == "max_margin" else result.stop_reason
-        earlier = model.history.get(stage) if solver == "ngd" else None
-        model = replace(
-            problem.model(result.theta),
-            history=model.history | {stage: _continue(earlier, result.history)},
-            stop_reason=model.stop_reason | {stage: reason},
-        )
-        n_iter.append(result.n_iter)
+    with Threads(n_jobs) as threads:
+        for stage, eta in zip(stages, steps, strict=True):
+            make = partial(
+                _PROBLEMS[stage], need_reference=track or solver == "max_margin", threads=threads
+            )
+            model, n = _run_stage(stage, make, data, model, eta, solver, track, report)
+            n_iter.append(n)
     return replace(model, n_iter=tuple(n_iter))
+
+
+def _run_stage(stage, make, data, model, eta, solver, track, report):
+    """The model after one stage, and its number of steps; what the stage holds goes with it."""
+    problem = make(data, model)
+    theta = problem.start
+    if solver == "max_margin":
+        theta, eta = problem.reference_point(eta.total()), ()
+    result = normalized_gradient_descent(
+        problem.loss,
+        theta,
+        steps=eta,
+        multiplicity=problem.multiplicity,
+        monitor=partial(problem.record, track=track),
+        report=report and partial(report, stage, len(eta)),
+    )
+    reason = "max_margin" if solver == "max_margin" else result.stop_reason
+    earlier = model.history.get(stage) if solver == "ngd" else None
+    model = replace(
+        problem.model(result.theta),
+        history=model.history | {stage: _continue(earlier, result.history)},
+        stop_reason=model.stop_reason | {stage: reason},
+    )
+    return model, result.n_iter
 
 
 def _continue(earlier, history):
@@ -137,7 +150,8 @@ class _Problem:
     def _accuracy(self, theta):
         """Weighted share of the training sentences whose next token is predicted."""
         model, labels = self.model(theta), self.data.labels
-        predicted = predict_classes(self.data.contexts, model.output, model.attention)
+        predictor = Predictor(model.output, model.attention)
+        predicted = predictor.predict_contexts(self.data.contexts)
         hit = labels.classes == predicted[labels.context]
         return float(np.sum(labels.weight[hit]) / np.sum(labels.weight))
 
@@ -145,7 +159,7 @@ class _Problem:
 class _OutputProblem(_Problem):
     """Stage "ov": W_ov on the collocation."""
 
-    def __init__(self, data, model, *, need_reference=False):
+    def __init__(self, data, model, *, need_reference=False, threads=None):
         super().__init__(data, model)
         n_classes = len(data.classes)
         self.support = _support(data.collocation, model.output)
@@ -179,11 +193,13 @@ class _OutputProblem(_Problem):
 class AttentionProblem(_Problem):
     """Stage "kq": W_kq on all contexts, with W_ov as it is."""
 
-    def __init__(self, data, model, *, need_reference=False):
+    def __init__(self, data, model, *, need_reference=False, threads=None):
         super().__init__(data, model)
         self.pairs = _trained_pairs(data, model)
         self.start = self.pairs.value
-        self.loss = AttentionLoss(data.contexts, data.labels, model.output, self.pairs)
+        self.loss = AttentionLoss(
+            data.contexts, data.labels, model.output, self.pairs, threads=threads
+        )
         if need_reference:
             self.direction = Direction(_attention_reference(data, self.pairs))
 
@@ -194,7 +210,7 @@ class AttentionProblem(_Problem):
 class _JointProblem(_Problem):
     """Stage "joint": both matrices at once, W_ov dense."""
 
-    def __init__(self, data, model, *, need_reference=False):
+    def __init__(self, data, model, *, need_reference=False, threads=None):
         super().__init__(data, model)
         self.shape = (len(data.vocabulary), len(data.classes))
         self.n_output = self.shape[0] * self.shape[1]
@@ -206,7 +222,9 @@ class _JointProblem(_Problem):
             )
         self.pairs = _trained_pairs(data, model)
         self.start = np.concatenate([model.output.dense().T.ravel(), self.pairs.value])
-        self.loss = JointLoss(data.contexts, data.labels, self.shape[1], self.pairs)
+        self.loss = JointLoss(
+            data.contexts, data.labels, self.shape[1], self.pairs, threads=threads
+        )
         if need_reference:
             problem = _OutputProblem(data, zero_model(data), need_reference=True)
             output = problem.model(problem.reference_point(1.0)).output
@@ -247,10 +265,8 @@ _PROBLEMS = {"ov": _OutputProblem, "kq": AttentionProblem, "joint": _JointProble
 def _support(collocation, output):
     """The collocation with the entries of an earlier W_ov added, at share 0."""
     n_classes = output.n_classes
-    key = np.union1d(
-        collocation.pair_token * n_classes + collocation.classes,
-        output.token * n_classes + output.classes,
-    )
+    pairs = collocation.pair_token * n_classes + collocation.classes
+    key = unique_keys(np.concatenate([pairs, output.token * n_classes + output.classes]))
     if len(key) == len(collocation.classes):
         return collocation
     token, classes = np.divmod(key, n_classes)
@@ -265,7 +281,10 @@ def _support(collocation, output):
 def _trained_pairs(data, model):
     """The pairs of the data and those of an earlier W_kq, with their values."""
     n_tokens = len(data.vocabulary)
-    key = np.union1d(context_pairs(data.contexts), model.attention.key)
+    key = context_pairs(data.contexts)
+    if not len(model.attention.key):
+        return AttentionWeights(key, np.zeros(len(key)), n_tokens)
+    key = unique_keys(np.concatenate([key, model.attention.key]))
     query, token = np.divmod(key, n_tokens)
     return AttentionWeights(key, model.attention.scores(query, token), n_tokens)
 

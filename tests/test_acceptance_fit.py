@@ -381,6 +381,7 @@ NOT_DEFAULT = {
     "handle_unknown": "error",
     "track_alignment": True,
     "warm_start": True,
+    "n_jobs": 2,
     "verbose": 2,
 }
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from data import CHAIN, CYC, ONE, fitted
 
-from sklntp import NTPTransformerClassifier, _classifier, _dataset, _training
+from sklntp import NTPTransformerClassifier, _dataset, _fitted, _orders, _training
 from sklntp._max_margin import MaxMarginError
 
 
@@ -55,7 +55,7 @@ def test_an_embedding_may_deviate_by_a_millionth():
 
 
 def test_an_embedding_of_too_many_dimensions_is_refused(monkeypatch):
-    monkeypatch.setattr(_classifier, "_LARGEST_EMBEDDED", 8 * 25)
+    monkeypatch.setattr(_fitted, "_LARGEST_EMBEDDED", 8 * 25)
     fitted(ONE).coef_in_embedding(np.eye(3, 5))
     with pytest.raises(ValueError, match="In 6 dimensions W_kq would take"):
         fitted(ONE).coef_in_embedding(np.eye(3, 6))
@@ -65,6 +65,19 @@ def test_too_many_tokens_are_refused(monkeypatch):
     monkeypatch.setattr(_dataset, "_MAX_TOKENS", 2)
     with pytest.raises(ValueError, match="At most 2 distinct tokens are supported; got 3"):
         fitted(CYC)
+
+
+def test_the_orders_do_not_depend_on_when_repeated_pairs_are_dropped(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = [rng.integers(0, 6, rng.integers(1, 6)).tolist() for _ in range(200)]
+    y = rng.integers(0, 6, len(X))
+    expected = _dataset.build_dataset(X, y).orders
+    monkeypatch.setattr(_orders, "_CHUNK", 1)
+    monkeypatch.setattr(_orders, "_MOST_KEYS", 1)
+    found = _dataset.build_dataset(X, y).orders
+    for name in ("key", "query", "above", "below"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    assert (np.diff(found.key) > 0).all()
 
 
 @pytest.mark.parametrize(
@@ -78,7 +91,7 @@ def test_too_many_tokens_are_refused(monkeypatch):
 )
 def test_a_dense_attribute_over_the_limit_names_its_twin(monkeypatch, name, twin):
     clf = fitted(ONE)
-    monkeypatch.setattr(_classifier, "_DENSE_LIMIT", 71)  # 3 x 3 x 8 bytes are 72
+    monkeypatch.setattr(_fitted, "_DENSE_LIMIT", 71)  # 3 x 3 x 8 bytes are 72
     with pytest.raises(AttributeError, match=rf"shape \(3, 3\).* use {re.escape(twin)}"):
         getattr(clf, name)
     assert clf.sparse_coef_kq_.shape == (3, 3)
@@ -87,7 +100,7 @@ def test_a_dense_attribute_over_the_limit_names_its_twin(monkeypatch, name, twin
 
 def test_a_reference_over_the_time_limit_is_left_to_the_function(monkeypatch):
     clf = fitted(CHAIN)
-    monkeypatch.setattr(_classifier, "_TIME_LIMIT", 0)
+    monkeypatch.setattr(_fitted, "_TIME_LIMIT", 0)
     with pytest.raises(AttributeError, match="Use structure.max_margin_kq"):
         clf.max_margin_coef_kq_  # noqa: B018
     assert not hasattr(clf, "max_margin_coef_kq_")
