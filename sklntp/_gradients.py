@@ -5,6 +5,9 @@ Each returns its result relative to exp(a log scale), and none subtracts what ne
 
 import numpy as np
 
+_WEAK = 1e-100  # g below this, in units of the residual, is computed again in a unit of its own
+_DOUBTFUL = 1.0 / 64.0  # differences of g below this share of their terms are computed with care
+
 
 def softplus(x):
     """log(1 + exp(x)) without overflow; accurate also where it is as small as exp(x)."""
@@ -102,3 +105,129 @@ def attention_gradient(raised, g):
     values[m, columns] = 0.0
     values[m, columns] = -values.sum(axis=0)
     return values, log_scale
+
+
+def doubtful(raised, g, terms, column):
+    """Contexts whose gradient may have lost digits where g_x - g_m cancels, (n,) bool.
+
+    Parameters
+    ----------
+    raised : ndarray of shape (l, n)
+        Score plus log count, minus its maximum over axis 0.
+    g : ndarray of shape (l, n)
+        Equal to the bit for tokens with equal columns of W_ov.
+    terms : ndarray of shape (l, n)
+        Upper bounds of the sums of the absolute terms that g was added up from.
+    column : ndarray of shape (l, n)
+        A number for each token, the same for tokens with equal columns of W_ov.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        False where the largest phi_x |g_x - g_m| is at least 1/64 of the terms behind any of them:
+        no more than two digits are lost there. A difference of zero counts, unless the columns
+        are equal: rounding may have hidden it.
+    """
+    rows = np.arange(g.shape[1])
+    m = np.argmax(raised, axis=0)
+    differs = column != column[m, rows]
+    live = np.where(differs, raised, -np.inf)
+    top = live.max(axis=0)
+    phi = np.exp(live - np.where(top > -np.inf, top, 0.0))
+    difference = (phi * np.abs(g - g[m, rows])).max(axis=0)
+    terms = (phi * (terms + terms[m, rows])).max(axis=0)
+    return differs.any(axis=0) & ~(difference > _DOUBTFUL * terms)
+
+
+def careful_gradient(raised, columns, label, label_start, share, n_other):
+    """As `attention_gradient`, from the columns of W_ov: none of its differences cancels.
+
+    The columns are taken minus that of the token m of largest attention, then minus their entries
+    at the first label. Neither changes g_x - g_m, the residuals summing to zero. Columns that are
+    equal bit for bit then give exactly zero, and so do two classes that a token votes for alike,
+    whose large residuals would cancel.
+
+    Parameters
+    ----------
+    raised : ndarray of shape (l, n)
+        Score plus log count, minus its maximum over axis 0.
+    columns : ndarray of shape (n, l, n_classes)
+        The columns of W_ov of each context; overwritten.
+    label : ndarray of shape (n_labels,)
+        The labels of each context, context by context.
+    label_start : ndarray of shape (n,)
+        Where the labels of each context start.
+    share : ndarray of shape (n_labels,)
+    n_other : int
+        The number of classes beyond these, for which all columns are zero.
+
+    Returns
+    -------
+    values : ndarray of shape (l, n)
+        The gradient divided by exp(log_scale).
+    log_scale : ndarray of shape (n,)
+    """
+    rows = np.arange(len(columns))
+    label_row = np.repeat(rows, np.diff(label_start, append=len(label)))
+    phi = np.exp(raised)
+    phi /= phi.sum(axis=0)
+    logits = np.matmul(phi.T[:, None, :], columns)[:, 0, :]  # (n, classes)
+    label_logits = logits[label_row, label]
+    logits[label_row, label] = -np.inf
+    # Log-sum-exp over the classes outside the labels, those without a vote included.
+    top = logits.max(axis=1)
+    if n_other:
+        top = np.maximum(top, 0.0)
+    top = np.where(top > -np.inf, top, 0.0)
+    logits -= top[:, None]
+    residual = np.exp(logits)
+    without = n_other * np.exp(-top) if n_other else np.zeros(len(top))
+    total = residual.sum(axis=1) + without
+    with np.errstate(divide="ignore"):
+        log_total = np.log(total)
+    _, log_odds, label_residual, unit, tail = label_residuals(
+        label_logits, label_start, share, top + log_total
+    )
+    tail /= np.where(total > 0.0, total, 1.0)
+    residual *= tail[:, None]
+    without *= tail
+    residual[label_row, label] = label_residual
+
+    columns -= columns[rows, np.argmax(raised, axis=0)][:, None, :]
+    label_votes = columns[rows, :, label[label_start]].copy()  # (n, l)
+    columns -= label_votes[:, :, None]
+    # The entries at the classes without a vote are now minus those at the label.
+    g = np.matmul(columns, residual[:, :, None])[:, :, 0] - label_votes * without[:, None]
+
+    # Where g underflows it is done again, in a unit of its own.
+    with np.errstate(invalid="ignore"):  # without a class outside the labels: not finite
+        log_norm = log_total + softplus(-log_odds) + unit
+    weak = (np.abs(g).max(axis=1) < _WEAK) & np.isfinite(log_norm)
+    weak[label_row[columns[label_row, :, label].any(axis=1)]] = False
+    weak = np.flatnonzero(weak)
+    if len(weak):
+        g[weak], unit_of_g = _weak_votes(
+            columns[weak], label_votes[weak], logits[weak], top[weak], log_norm[weak], n_other
+        )
+        unit[weak] += unit_of_g
+    values, log_scale = attention_gradient(raised, g.T)
+    return values, unit + log_scale
+
+
+def _weak_votes(columns, label_votes, logits, top, log_norm, n_other):
+    """g and the log of its unit where the classes that tell the tokens apart are improbable.
+
+    1 - p is then made of classes that make no difference to any token, or the residuals at several
+    labels make none. A class outside the labels has log p_v = logits_v - log_norm, in units of the
+    residual.
+    """
+    live = columns.any(axis=1)
+    log_p = np.where(live, logits, -np.inf) - log_norm[:, None]
+    log_p_without = np.full(len(columns), -np.inf)
+    if n_other:
+        log_p_without = np.log(n_other) - top - log_norm
+        log_p_without[~label_votes.any(axis=1)] = -np.inf
+    best = np.maximum(log_p.max(axis=1), log_p_without)
+    best = np.where(best > -np.inf, best, 0.0)
+    p, p_without = np.exp(log_p - best[:, None]), np.exp(log_p_without - best)
+    return np.matmul(columns, p[:, :, None])[:, :, 0] - label_votes * p_without[:, None], best
