@@ -10,47 +10,16 @@ where normalized gradient descent goes.
 
 import numpy as np
 
+from sklntp._block import Scratch
 from sklntp._contexts import unique_keys
 from sklntp._distinct_block import DistinctBlock
 from sklntp._general_block import GeneralBlock
 from sklntp._gradients import label_residuals
 from sklntp._ngd import Evaluation
+from sklntp._sums import ScaledSum, finite, mean_loss, sum_losses
+from sklntp._threads import Threads
 
 NOISE = 1e-13  # a gradient below this share of the sum of its terms is rounding error
-_NARROW = 100.0  # scores this close to each other need no log scale of their own
-_CELL = 256.0  # log scales are rounded up to a multiple of this
-
-
-def mean_loss(probability, losses, log_odds):
-    """Weighted mean of the losses and its logarithm, from one array per block.
-
-    Where the mean underflows, every loss is that of a single label and so small that
-    log1p(odds) = odds: the logarithm then comes from the log odds. A block without them (None)
-    has no loss that underflows.
-    """
-    mean = float(np.sum(probability * np.concatenate(losses)))
-    if mean > 1e-290:
-        return mean, float(np.log(mean))
-    with np.errstate(divide="ignore"):
-        terms = [
-            np.log(loss) if odds is None else odds
-            for loss, odds in zip(losses, log_odds, strict=True)
-        ]
-        terms = np.log(probability) + np.concatenate(terms)
-    top = terms.max(initial=-np.inf)
-    if top == -np.inf:  # a single class: the loss is exactly zero
-        return mean, -np.inf
-    return mean, float(top + np.log(np.sum(np.exp(terms - top))))
-
-
-def finite(scale):
-    """A log scale; 0 in place of -inf, where the whole gradient is zero."""
-    return float(scale) if scale > -np.inf else 0.0
-
-
-def _concatenate(arrays, dtype=float):
-    """np.concatenate that takes no arrays at all."""
-    return np.concatenate(arrays) if arrays else np.empty(0, dtype)
 
 
 class CollocationLoss:
@@ -106,7 +75,7 @@ class CollocationLoss:
             gradient[self.n_pairs :] = np.where(
                 self.n_other > 0, np.exp(-log_outside) * spread, 0.0
             )
-        mean, log_mean = mean_loss(self.probability, [loss], [log_odds])
+        mean, log_mean = mean_loss(self.probability, loss, log_odds)
         return Evaluation(mean, log_mean, gradient, log_scale, 0.0)
 
     def _log_outside(self, excess):
@@ -150,71 +119,38 @@ class AttentionLoss:
     pairs : AttentionWeights
         The (token, query) pairs that are trained; every known pair that meets in a context of two
         or more distinct tokens must be among them.
-    chunk : int, default=131072
-        Nonzeros per block: few enough for the caches, many enough to hide the calls.
+    threads : Threads, default=None
+        None: the caller's only. The result does not depend on them.
+    chunk : int, default=786432
+        Nonzeros per block: many enough to hide the calls, few enough for the last cache.
     """
 
-    def __init__(self, contexts, labels, output_weights, pairs, *, chunk=1 << 17):
+    def __init__(self, contexts, labels, output_weights, pairs, *, threads=None, chunk=3 << 18):
         self.n_pairs = len(pairs.key)
+        self.threads = Threads(1) if threads is None else threads
         n_classes = output_weights.n_classes
         excess = output_weights.excess(contexts.n_tokens + 1)
         # One distinct token leaves nothing to attend to, and an unknown query has no parameter: the
         # loss of such a context is a constant, and its terms must not count beside the others.
         chosen = attends(contexts)
-        self.blocks, rest = DistinctBlock.split(contexts, labels, chosen, excess, pairs, chunk)
+        distinct, rest = DistinctBlock.split(contexts, labels, chosen, excess, pairs, chunk)
         constant, general = (
             GeneralBlock.split(contexts, labels, rows, pairs, n_classes, excess=excess)
             for rows in (rest[~chosen[rest]], rest[chosen[rest]])
         )
-        self.blocks += general
-        sizes = [block.index.size for block in self.blocks]
-        self.starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
-        self.index = _concatenate([block.index.ravel() for block in self.blocks], np.intp)
-        for block, start, stop in zip(self.blocks, self.starts[:-1], self.starts[1:], strict=True):
-            block.index = self.index[start:stop].reshape(block.index.shape)  # one copy, not two
-        self.values = np.empty(len(self.index))
-        self.scratch = np.empty((2, max(sizes, default=0)))  # stays in the cache, block to block
-        self.probability = _concatenate([b.probability for b in constant + self.blocks])
-        self.constant_loss, self.constant_log_odds = [], []
-        self.all_trained = not (self.index == self.n_pairs).any()
-        weights = np.zeros(self.n_pairs + 1)
-        for block in constant:
-            empty = np.empty(block.index.shape)
-            loss, log_odds, *_ = block.attention_terms(weights, empty, None, 0.0, True)
-            self.constant_loss.append(loss)
-            self.constant_log_odds.append(log_odds)
-        self.reference = 0.0
+        self.blocks = distinct + general
+        self.scratch = [Scratch(distinct) for _ in range(self.threads.n)]
+        theta = np.zeros(self.n_pairs)
+        self.constant = [block.attention_terms(theta).loss for block in constant]
 
     def __call__(self, theta):
-        # Index n_pairs stands for tokens that have no parameter, and score 0.
-        weights = theta if self.all_trained else np.append(theta, 0.0)
-        losses, log_odds, log_scale, size = self._terms(weights)
-        # The terms are stored relative to exp(reference), a multiple of 256 so that it rarely
-        # changes and follows from theta alone: one pass over the terms serves both.
-        reference = _CELL * np.ceil(log_scale / _CELL)
-        if reference != self.reference:
-            self.reference = reference
-            losses, log_odds, log_scale, size = self._terms(weights)
-        gradient = np.bincount(self.index, weights=self.values, minlength=self.n_pairs + 1)
-        mean, log_mean = mean_loss(self.probability, losses, log_odds)
-        return Evaluation(mean, log_mean, gradient[:-1], self.reference, NOISE * size)
+        def terms(block, worker):
+            return block.attention_terms(theta, self.scratch[worker])
 
-    def _terms(self, weights):
-        """Losses, log odds, the largest log scale and the size of the terms of all blocks."""
-        losses, log_odds = [*self.constant_loss], [*self.constant_log_odds]
-        log_scale, total = -np.inf, 0.0
-        low, high = weights.min(initial=0.0), weights.max(initial=0.0)
-        narrow = high - low < _NARROW
-        with np.errstate(over="ignore", invalid="ignore"):  # off the reference: done again
-            for block, start, stop in zip(
-                self.blocks, self.starts[:-1], self.starts[1:], strict=True
-            ):
-                values = self.values[start:stop].reshape(block.index.shape)
-                loss, odds, scale, size = block.attention_terms(
-                    weights, values, self.scratch, self.reference, narrow
-                )
-                losses.append(loss)
-                log_odds.append(odds)
-                log_scale = max(log_scale, scale)
-                total += size
-        return losses, log_odds, finite(log_scale), total
+        total, losses = ScaledSum(self.n_pairs), [*self.constant]
+        # Added up in the order of the blocks, whichever thread was first.
+        for block, part in zip(self.blocks, self.threads.map(terms, self.blocks), strict=True):
+            losses.append(part.loss)
+            total.add(block.entries.where, part.gradient, part.log_scale, part.size)
+        mean, log_mean = sum_losses(losses)
+        return Evaluation(mean, log_mean, total.total, finite(total.log_scale), NOISE * total.size)

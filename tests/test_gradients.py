@@ -7,7 +7,7 @@ import pytest
 from oracle import collocation_samples, exact, gradients, known_gradients, mean_loss
 from samples import CHAIN_X, CHAIN_Y, CYC_X, CYC_Y, conflicting
 
-from sklntp import _general_block, structure
+from sklntp import _general_block, _votes, structure
 from sklntp._collocation import Collocation
 from sklntp._dataset import build_dataset
 from sklntp._distinct_block import DistinctBlock
@@ -20,12 +20,12 @@ from sklntp.datasets import make_realizable_ntp
 
 SEEDS = range(5)
 POINTS = 10  # per seed
-LAYOUTS = {  # _TABLE, _GENERAL, _MIN_ROWS, chunk
-    "default": (1 << 20, 1 << 18, 32, 1 << 15),
-    "chunks of 7": (1 << 20, 500, 2, 7),
-    "chunks of 1": (1 << 20, 1, 1, 1),
-    "local tables": (0, 1 << 18, 32, 1 << 15),
-    "local tables, chunks of 1": (0, 1, 1, 1),
+LAYOUTS = {  # _DENSE, _CONTEXTS, _PROBABILITIES, _TILE of the general blocks, chunk
+    "default": (0.2, 2048, 1 << 19, 48, 1 << 15),
+    "sparse, chunks of 7": (2.0, 7, 1, 3, 7),
+    "sparse, chunks of 1": (2.0, 1, 1, 1, 1),
+    "dense": (0.0, 1, 1 << 19, 1, 1 << 15),
+    "dense, chunks of 1": (0.0, 1, 1, 1, 1),
 }
 
 
@@ -215,8 +215,9 @@ def _random_output(rng, problem, kind):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_gradient_of_stage_2(seed, layout, kind, monkeypatch):
     *sizes, chunk = LAYOUTS[layout]
-    for name, size in zip(["_TABLE", "_GENERAL", "_MIN_ROWS"], sizes, strict=True):
+    for name, size in zip(["_DENSE", "_CONTEXTS", "_PROBABILITIES"], sizes[:3], strict=True):
         monkeypatch.setattr(_general_block, name, size)
+    monkeypatch.setattr(_votes, "_TILE", sizes[3])
     rng = np.random.RandomState(seed)
     problem = _conflicting(seed)
     output = _random_output(rng, problem, kind)
@@ -251,16 +252,18 @@ def test_the_label_wins_and_loses(seed):
     for theta in _random_points(rng, loss.n_pairs):
         for block in loss.blocks:
             if isinstance(block, DistinctBlock):
-                scores = np.append(theta, 0.0)[block.index]  # the label's token is in row 0
-                gaps += (scores[1:].max(axis=0) - scores[0]).tolist()
+                entries, own = block.entries, theta[block.entries.where]
+                scores = (entries.raised(own).copy() - entries.raised(0.0 * own))[entries.index]
+                for columns, others, shape, _ in block.segments:
+                    other = scores[others].reshape(shape).max(axis=0)
+                    gaps += (other - scores[columns]).tolist()
     assert min(gaps) < 0.0 < max(gaps) and 0.0 in gaps
 
 
-@pytest.mark.parametrize("rows", [1, 32])
+@pytest.mark.parametrize("rows", [1, 1 << 19])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_gradient_of_the_joint_stage(seed, rows, monkeypatch):
-    monkeypatch.setattr(_general_block, "_MIN_ROWS", rows)
-    monkeypatch.setattr(_general_block, "_GENERAL", rows)
+    monkeypatch.setattr(_general_block, "_PROBABILITIES", rows)
     rng = np.random.RandomState(seed)
     problem = _conflicting(seed)
     loss = problem.joint_loss()

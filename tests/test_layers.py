@@ -8,15 +8,19 @@ from pathlib import Path
 import pytest
 
 LAYERS = [
-    ["_sequences", "_targets", "_ngd", "_threads"],
+    ["_coding", "_columns", "_rows", "_sequences", "_targets", "_ngd", "_threads", "_memory"],
     ["_contexts", "_collocation", "_orders"],
     [
         "_dataset",
         "_forward",
+        "_prediction",
         "_gradients",
         "_block",
+        "_sums",
         "_distinct_block",
         "_general_block",
+        "_output",
+        "_votes",
         "_joint_loss",
         "_losses",
         "_interior_point",
@@ -25,6 +29,7 @@ LAYERS = [
     ],
     [
         "_training",
+        "_fitted",
         "_realizability",
         "_alignment",
         "_generalization",
