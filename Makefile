@@ -30,9 +30,8 @@ battery: $(VENV)-floor/.installed ## scikit-learn's checks, and what leans on Sc
 test-versions: check-python ## scikit-learn's checks on each of VERSIONS
 	@.ci/test-versions $(VERSIONS)
 
-bench: $(VENV)/.installed-bench ## time a training step, and the references beside other solvers
-	$(VENV)/bin/python benchmarks/step.py
-	$(VENV)/bin/python benchmarks/references.py
+bench: $(VENV)/.installed-bench ## speed and size beside PyTorch and others, into docs/benchmarks.md
+	$(VENV)/bin/python benchmarks/run.py
 
 clean: ## remove the environments, caches and built files
 	@for venv in $(VENV) $(VENV)-floor; do [ ! -e $$venv/pyvenv.cfg ] || rm -rf $$venv; done

@@ -17,10 +17,9 @@ import time
 import warnings
 from importlib.metadata import version
 
-import cvxpy as cp
 import numpy as np
+from common import Row, cpu_name, duration, progress
 from scipy.sparse import csr_array
-from step import cpu_name
 from threadpoolctl import threadpool_limits
 
 from sklntp._max_margin import solve_kq
@@ -69,6 +68,8 @@ def convex_programs(query, above, below):
 
 def solve_others(solver, options, programs, expected):
     """Seconds of another solver for all programs, and its largest difference from `expected`."""
+    import cvxpy as cp
+
     start, values = time.perf_counter(), []
     for D in programs:
         w = cp.Variable(D.shape[1])
@@ -83,6 +84,54 @@ def solve_others(solver, options, programs, expected):
     return seconds, np.abs(np.concatenate(values) - expected).max()
 
 
+def time_case(query, above, below, repeats):
+    """Our reference and its median seconds; name, seconds and largest difference of the others."""
+    import cvxpy as cp
+
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        reference = solve_kq(query, above, below)
+        times.append(time.perf_counter() - start)
+    each = list(convex_programs(query, above, below))
+    runs = [("Clarabel", cp.CLARABEL, CLARABEL, each)]
+    if query[-1] > 0:
+        shift = query * (max(above.max(), below.max()) + 1)
+        together = list(convex_programs(np.zeros_like(query), above + shift, below + shift))
+        runs.append(("Clarabel, all queries in one", cp.CLARABEL, CLARABEL, together))
+    if max(np.prod(D.shape) for D in each) <= LARGEST_DENSE:
+        runs.append(("DAQP", cp.DAQP, {}, each))
+    others = [
+        (label, *solve_others(solver, options, programs, reference.value))
+        for label, solver, options, programs in runs
+    ]
+    return reference, statistics.median(times), others
+
+
+def describe(seconds, difference):
+    """How well another solver's solution agrees with ours, as text."""
+    return f"largest difference {difference:.0e}" if seconds <= BUDGET else "not finished"
+
+
+def measure(repeats=3, cases=None):
+    """The rows of every solver in every case, or those of some `cases`."""
+    rows = []
+    with threadpool_limits(1):
+        for name in cases or CASES:
+            progress(f"references: {name}")
+            reference, mine, others = time_case(*CASES[name], repeats)
+            rows += [
+                Row(
+                    f"W_kq*, {name}, one thread",
+                    f"{duration(mine)}, gap {reference.gap:.0e}",
+                    f"cvxpy with {label}: {duration(seconds)}, {describe(seconds, difference)}",
+                    seconds / mine,
+                )
+                for label, seconds, difference in others
+            ]
+    return rows
+
+
 def main():
     """Time every case."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -91,31 +140,16 @@ def main():
     print(f"{cpu_name()}; Python {platform.python_version()}, one thread")
     packages = ("numpy", "scipy", "cvxpy", "clarabel", "daqp")
     print(", ".join(f"{name} {version(name)}" for name in packages))
-    for name, (query, above, below) in CASES.items():
-        times = []
-        for _ in range(args.repeats):
-            start = time.perf_counter()
-            reference = solve_kq(query, above, below)
-            times.append(time.perf_counter() - start)
-        mine = statistics.median(times)
+    for name, case in CASES.items():
+        reference, mine, others = time_case(*case, args.repeats)
         print(
             f"{name}: {mine:.3f} s, smallest margin 1 - {1 - reference.margin:.0e}, "
-            f"gap {reference.gap:.0e}, {reference.n_components} component(s)",
-            flush=True,
+            f"gap {reference.gap:.0e}, {reference.n_components} component(s)"
         )
-        each = list(convex_programs(query, above, below))
-        runs = [("Clarabel", cp.CLARABEL, CLARABEL, each)]
-        if query[-1] > 0:
-            shift = query * (max(above.max(), below.max()) + 1)
-            together = list(convex_programs(np.zeros_like(query), above + shift, below + shift))
-            runs.append(("Clarabel, all queries in one", cp.CLARABEL, CLARABEL, together))
-        if max(np.prod(D.shape) for D in each) <= LARGEST_DENSE:
-            runs.append(("DAQP", cp.DAQP, {}, each))
-        for label, solver, options, programs in runs:
-            seconds, difference = solve_others(solver, options, programs, reference.value)
+        for label, seconds, difference in others:
             print(
                 f"  cvxpy with {label}: {seconds:.2f} s, ratio {seconds / mine:.1f}, "
-                + (f"largest difference {difference:.0e}" if seconds <= BUDGET else "not finished"),
+                f"{describe(seconds, difference)}",
                 flush=True,
             )
 

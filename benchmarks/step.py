@@ -1,85 +1,97 @@
-"""Cost of a stage-2 step on 100,000 sentences over 1,000 tokens, one thread.
+"""Cost of a stage-2 step, beside the operations that no version of it can avoid.
 
-Prints nanoseconds per nonzero (a distinct token of a merged context) and step, and the ratio to
-one np.exp over the same number of float64, timed in turn with the steps so that a change in the
-machine's speed hits both.
+Both yardsticks are timed in turn with the step, on the same arrays: one `np.exp` over the nonzeros
+(comparable only where numpy uses AVX-512), and E = two exp, one take and one bincount.
 """
 
 import argparse
-import platform
-import statistics
 import time
-from pathlib import Path
 
 import numpy as np
-import scipy
+from common import Row, alternate, duration, median_ratio, progress, show
 from threadpoolctl import threadpool_limits
+from workload import SecondStage
 
-from sklntp._dataset import build_dataset
-from sklntp._ngd import StepSizes, normalized_gradient_descent
-from sklntp._training import AttentionProblem, train, zero_model
+from sklntp._threads import Threads
 from sklntp.datasets import make_realizable_ntp
 
 
-def cpu_name():
-    """The processor's name where the system tells it."""
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
-
-
-def timed(function):
-    """Seconds that one call takes."""
+def measure(n_sentences=400_000, n_tokens=1_000, max_length=16, rounds=15):
+    """The rows of a step against both yardsticks, and of two threads against one."""
     start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
+    bunch = make_realizable_ntp(n_tokens, n_sentences, max_length=max_length, random_state=0)
+    generated = time.perf_counter()
+    stage = SecondStage(bunch.X, bunch.y)
+    progress(
+        f"step: {n_sentences:,} sentences generated in {generated - start:.0f} s; encoded, merged "
+        f"and trained for some steps in {time.perf_counter() - generated:.0f} s"
+    )
+    index, theta, n = stage.pair_index(), stage.theta, stage.n_nonzeros
+    x = np.random.default_rng(0).normal(size=n)
+    out = np.empty(n)
+    n_bins = len(theta) + 1  # as the loss: one more for tokens without a parameter
+
+    def one_exp():
+        np.exp(x, out=out)
+
+    def unavoidable():
+        np.exp(x, out=out)
+        np.exp(x, out=out)
+        np.append(theta, 0.0).take(index, out=out, mode="wrap")
+        np.bincount(index, weights=x, minlength=n_bins)
+
+    with threadpool_limits(1), Threads(2) as threads:
+        two = stage.threaded_loss(threads)
+        seconds = alternate(
+            {
+                "one": stage.run,
+                "two": lambda: stage.run(two),
+                "exp": one_exp,
+                "E": unavoidable,
+            },
+            rounds,
+            repeats={"exp": 4},
+        )
+    one, two = seconds["one"] / stage.evaluations(), seconds["two"] / stage.evaluations()
+    exp, E = seconds["exp"], seconds["E"]
+    step = np.median(one)
+    ours = f"{duration(step)}, {step / n * 1e9:.1f} ns per nonzero"
+    size = f"{n_sentences:,} sentences, {n_tokens:,} tokens, {n:,} nonzeros"
+    return [
+        Row(
+            f"a step of stage 2, {size}, one thread",
+            ours,
+            f"one `np.exp` over the nonzeros: {duration(np.median(exp))}",
+            median_ratio(one, exp),
+            at_most=9,
+        ),
+        Row(
+            "the same",
+            ours,
+            f"E = 2 exp + take + bincount: {duration(np.median(E))}",
+            median_ratio(one, E),
+            at_most=2.2,
+        ),
+        Row(
+            "the same on two threads",
+            duration(np.median(two)),
+            f"one thread: {duration(step)}",
+            median_ratio(one, two),
+            at_least=1.4,
+        ),
+    ]
 
 
 def main():
-    """Generate, train stage 1, time steps of stage 2 against np.exp."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sentences", type=int, default=100_000)
+    parser.add_argument("--sentences", type=int, default=400_000)
     parser.add_argument("--tokens", type=int, default=1_000)
     parser.add_argument("--max-length", type=int, default=16)
-    parser.add_argument("--steps", type=int, default=10, help="steps per round")
     parser.add_argument("--rounds", type=int, default=15)
     args = parser.parse_args()
-
-    bunch = make_realizable_ntp(
-        args.tokens, args.sentences, max_length=args.max_length, random_state=0
-    )
-    start = time.perf_counter()
-    data = build_dataset(bunch.X, bunch.y)
-    encoding = time.perf_counter() - start
-    model = train(data, zero_model(data), ("ov",), [StepSizes(0.2, stop=100)])
-    problem = AttentionProblem(data, model)
-    theta, steps = problem.start, StepSizes(0.2, stop=args.steps)
-    n = len(problem.loss.index)
-    x = np.random.default_rng(0).normal(size=n)
-    out = np.empty_like(x)
-
-    step_times, exp_times = [], []
-    for _ in range(args.rounds):
-        start = time.perf_counter()
-        theta = normalized_gradient_descent(problem.loss, theta, steps=steps).theta
-        # The starting point is evaluated too: one evaluation more than there are steps.
-        step_times.append((time.perf_counter() - start) / (args.steps + 1))
-        exp_times.append(statistics.fmean(timed(lambda: np.exp(x, out=out)) for _ in range(10)))
-    ratios = [s / e for s, e in zip(step_times, exp_times, strict=True)]
-    step, one_exp = statistics.median(step_times), statistics.median(exp_times)
-    print(f"{cpu_name()}; numpy {np.__version__}, scipy {scipy.__version__}")
-    print(
-        f"{args.sentences} sentences over {args.tokens} tokens, encoded in {encoding:.2f} s: "
-        f"{len(data.contexts)} contexts, {n} nonzeros, {len(theta)} pairs"
-    )
-    print(f"step: {step * 1e3:.2f} ms, {step / n * 1e9:.2f} ns per nonzero and step")
-    print(f"np.exp: {one_exp / n * 1e9:.2f} ns per float64")
-    print(f"ratio: {statistics.median(ratios):.1f} np.exp (min {min(ratios):.1f})")
+    show(measure(args.sentences, args.tokens, args.max_length, args.rounds))
 
 
 if __name__ == "__main__":
-    with threadpool_limits(1):
-        main()
+    main()
