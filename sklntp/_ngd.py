@@ -123,10 +123,9 @@ def normalized_gradient_descent(
         if norm == 0.0 or norm <= value.noise:
             stop_reason = "zero gradient"
             break
-        step, factor = value.gradient, steps[t] / norm  # the gradient is ours to change
-        if factor > 1e290:  # the norm is as small as the entries are
-            step /= norm
-            factor = steps[t]
-        step *= factor
+        # Divide before multiplying: the norm may be as small as the entries are.
+        step = value.gradient  # ours to change
+        step /= norm  # first: eta / norm may overflow
+        step *= steps[t]
         theta -= step
     return NGDResult(theta, history, t, stop_reason)

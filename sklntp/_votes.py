@@ -10,10 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-# The products of SciPy's own operator @, into arrays that exist: large arrays that are allocated
-# in several threads at once cost more than the products.
-from scipy.sparse._sparsetools import csc_matvecs, csr_matvecs
-
+from sklntp._products import add_csc_product, add_csr_product
 from sklntp._sequences import flat_ranges
 
 _TILE = 48  # contexts whose logits are computed together: few, so that they stay in the cache
@@ -135,18 +132,19 @@ class SparseVotes:
             )
             logits = self.buffers.get("logits", shape[0] * n)
             logits.fill(0.0)
-            csc_matvecs(*shape, n, tile.indptr, tile.indices, tile.data, tile_phi, logits)
+            add_csc_product(shape, tile.indptr, tile.indices, tile.data, tile_phi, logits)
             logits[tile.label_at] = -np.inf
             n_other = output.excess.shape[1] - shape[0]
             tile_top = _exponentials(logits.reshape(-1, n), 0, n_other, output.large)
             # The sum over the classes; that of NumPy takes twice as long for so few columns.
             tile_total, ends = np.zeros(n), np.array([0, shape[0]], dtype=np.int32)
-            csr_matvecs(1, shape[0], n, ends, self.every_class, self.ones, logits, tile_total)
+            columns = self.every_class[: shape[0]], self.ones[: shape[0]]
+            add_csr_product((1, shape[0]), ends, *columns, logits, tile_total)
             total[tile.rows] = tile_total + n_other * np.exp(-tile_top)
             top[tile.rows] = tile_top
             tile_g = tile_phi
             tile_g.fill(0.0)
-            csr_matvecs(*shape[::-1], n, tile.indptr, tile.indices, tile.data, logits, tile_g)
+            add_csr_product(shape[::-1], tile.indptr, tile.indices, tile.data, logits, tile_g)
             g[:, tile.rows] = tile_g[tile.at]
         return total, top, g, None
 
@@ -195,15 +193,13 @@ class DenseVotes:
     def add_outside(self, factor, exponentials, total):
         """Add the sum over contexts of factor_x (l, n) times `exponentials` to the rows x."""
         n, length = self.tokens.shape
-        csc_matvecs(
-            len(total),
-            n,
-            self.shape[1],
+        add_csc_product(
+            (len(total), n),
             np.arange(0, (n + 1) * length, length, dtype=np.int32),
             self.tokens.astype(np.int32).ravel(),
             factor.T.ravel(),
-            exponentials.reshape(-1),
-            total.reshape(-1),
+            exponentials,
+            total,
         )
 
     def _equalized(self, g, output):

@@ -6,14 +6,16 @@ from decimal import localcontext
 import numpy as np
 import pytest
 from oracle import exact, known_gradients, mean_loss
+from scipy.sparse import csc_array, csr_array
 
-from sklntp import _general_block, _gradients, _votes
+from sklntp import _general_block, _gradients, _products, _votes
 from sklntp._dataset import build_dataset
 from sklntp._forward import AttentionWeights, OutputWeights
 from sklntp._general_block import GeneralBlock
 from sklntp._joint_loss import JointLoss
 from sklntp._losses import AttentionLoss, context_pairs
 from sklntp._output import DenseOutput, SparseOutput
+from sklntp._products import add_csc_product, add_csr_product
 from sklntp._threads import Threads
 
 NAMES = "_DENSE _CONTEXTS _PROBABILITIES _TILE _LOGITS _COLUMNS _SMALL _CAREFUL".split()
@@ -290,3 +292,18 @@ def test_threads_share_no_buffers():
         several = threads.map(terms, range(len(blocks)))
     for got, wanted in zip(several, Threads(1).map(terms, range(len(blocks))), strict=True):
         np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("routines", ["those of SciPy", "none"])
+def test_products_are_added(routines, monkeypatch):
+    if routines == "none":
+        monkeypatch.setattr(_products, "csc_matvecs", None)
+        monkeypatch.setattr(_products, "csr_matvecs", None)
+    rng = np.random.default_rng(0)
+    matrix = np.where(rng.random((5, 7)) < 0.4, rng.standard_normal((5, 7)), 0.0)
+    dense, start = rng.standard_normal((7, 3)), rng.standard_normal((5, 3))
+    for kind, add in ((csc_array, add_csc_product), (csr_array, add_csr_product)):
+        sparse, out = kind(matrix), start.copy()
+        index = sparse.indptr.astype(np.int32), sparse.indices.astype(np.int32)
+        add(matrix.shape, *index, sparse.data, dense, out)
+        np.testing.assert_allclose(out, start + matrix @ dense, rtol=1e-13, atol=1e-13)

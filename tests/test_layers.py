@@ -8,7 +8,17 @@ from pathlib import Path
 import pytest
 
 LAYERS = [
-    ["_coding", "_columns", "_rows", "_sequences", "_targets", "_ngd", "_threads", "_memory"],
+    [
+        "_coding",
+        "_columns",
+        "_rows",
+        "_sequences",
+        "_targets",
+        "_ngd",
+        "_threads",
+        "_memory",
+        "_products",
+    ],
     ["_contexts", "_collocation", "_orders"],
     [
         "_dataset",
