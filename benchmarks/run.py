@@ -51,7 +51,12 @@ SECTIONS = [
             "loop_sizes": (200, 400),
         },
     ),
-    Section("Several next tokens", "general", quick={"n_sequences": 150, "rounds": 2}),
+    Section(
+        "Several next tokens",
+        "general",
+        sizes={"rounds": 3},
+        quick={"n_sequences": 150, "rounds": 2},
+    ),
     Section(
         "Encoding",
         "encoding",

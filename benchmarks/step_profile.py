@@ -75,7 +75,7 @@ def _levels(loss):
     for block in loss.blocks:
         repeated, n = block.entries.repeated, block.entries.n_pairs
         pairs = [n, n + 1 + len(repeated), len(repeated), len(np.unique(repeated))]
-        others = [flat.stop - flat.start for _, flat, (n_rows, _) in block.segments if n_rows > 1]
+        others = [flat.stop - flat.start for _, flat, shape, _ in block.segments if shape[0] > 1]
         levels |= dict.fromkeys(pairs, "pairs")
         levels |= dict.fromkeys([block.n_tokens, *others], "nonzeros")
     return levels

@@ -393,7 +393,10 @@ class NTPTransformerClassifier(ClassifierMixin, FittedMatrices, BaseEstimator):
 
     def _class_codes(self, y):
         """Index in `classes_` of each next token, n_classes for one that is not there."""
-        index = {label: code for code, label in enumerate(self.classes_.tolist())}
+        classes = self.classes_
+        if y.dtype.kind == classes.dtype.kind and y.dtype.kind in "mM":  # perhaps of another unit
+            y, classes = (a.astype(np.promote_types(y.dtype, classes.dtype)) for a in (y, classes))
+        index = {label: code for code, label in enumerate(classes.tolist())}
         labels = y.tolist()
         ours, given = (
             {"str" if isinstance(label, str) else "numbers" for label in some[:1]}

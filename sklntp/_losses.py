@@ -139,7 +139,7 @@ class AttentionLoss:
             for rows in (rest[~chosen[rest]], rest[chosen[rest]])
         )
         self.blocks = distinct + general
-        self.scratch = [Scratch(distinct) for _ in range(self.threads.n)]
+        self.scratch = [Scratch(distinct) for _ in range(min(self.threads.n, len(self.blocks)))]
         theta = np.zeros(self.n_pairs)
         self.constant = [block.attention_terms(theta).loss for block in constant]
 

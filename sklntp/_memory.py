@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+_SHARE = 0.8  # of the memory that is left, for one result: the rest is for what makes it
 _UNTOLD = 4e9  # bytes, where the system does not tell
 _MEMINFO = Path("/proc/meminfo")
 _CGROUPS = (  # limit, use, and in memory.stat the name of what can be dropped, in versions 2 and 1
@@ -45,8 +46,8 @@ def check_memory(what, shape, instead):
         As numpy would, but before the work and with the shape, both sizes and what to do instead.
     """
     size, left = 8 * shape[0] * shape[1], available_memory()
-    if size > left:
+    if size > _SHARE * left:
         raise MemoryError(
             f"{what} of shape {shape} would take {size / 1e9:.1f} GB, but {left / 1e9:.1f} GB of "
-            f"memory are available. {instead}"
+            f"memory are available, of which a result may take {_SHARE:.0%}. {instead}"
         )

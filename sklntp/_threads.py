@@ -38,7 +38,8 @@ class Threads:
         Which thread takes which item is left to chance, so results may depend on `worker` only
         through buffers that are overwritten. A thread starts without the caller's `np.errstate`.
         """
-        if self._pool is None:
+        n = min(self.n, len(items))
+        if self._pool is None or n < 2:
             return [function(item, 0) for item in items]
         results = [None] * len(items)
         pending = iter(range(len(items)))  # shared: each thread takes the next
@@ -47,7 +48,7 @@ class Threads:
             for i in pending:
                 results[i] = function(items[i], worker)
 
-        others = [self._pool.submit(work, worker) for worker in range(1, self.n)]
+        others = [self._pool.submit(work, worker) for worker in range(1, n)]
         work(0)
         for other in others:
             other.result()

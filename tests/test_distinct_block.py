@@ -1,5 +1,6 @@
 """Blocks of the paper's case: the two routes agree, and neither threads nor blocks matter."""
 
+import threading
 import tracemalloc
 
 import numpy as np
@@ -197,7 +198,54 @@ def test_threads(n):
         assert threads.map(lambda item, worker: item, []) == []
 
 
+def test_no_more_threads_than_work():
+    with Threads(8) as threads:
+        before = threading.active_count()
+        assert threads.map(lambda item, worker: worker, range(1)) == [0]
+        assert threading.active_count() == before
+        threads.map(lambda item, worker: worker, range(3))
+        assert threading.active_count() <= before + 2
+
+
 def test_conflicting_data_mix_both_kinds_of_blocks():
     data = build_dataset(*conflicting(0)[:2], collocation="single", vocabulary=range(6))
     kinds = {type(block).__name__ for block in attention_loss(data).blocks}
     assert kinds == {"DistinctBlock", "GeneralBlock"}
+
+
+@pytest.mark.parametrize("excess", [3.0, 40.0, 700.0, "uneven", "any sign"])
+@pytest.mark.parametrize("data", [single, realizable])
+def test_distinct_blocks_equal_general_ones(data, excess, monkeypatch):
+    data, rng = data(0), np.random.RandomState(0)
+    n = len(data.collocation.classes)
+    drawn = {"uneven": rng.uniform(0.5, 4.0, n), "any sign": rng.uniform(-3.0, 3.0, n)}
+    value = drawn.get(excess, excess)
+
+    def no_block(contexts, *_):
+        return [], np.arange(len(contexts))
+
+    for scale in (0.0, 3.0, 60.0, 400.0):
+        loss = attention_loss(data, value)
+        with monkeypatch.context() as patch:
+            patch.setattr(DistinctBlock, "split", no_block)
+            general = attention_loss(data, value)
+        theta = scale * rng.standard_normal(loss.n_pairs)
+        assert_same(loss(theta), general(theta), 1e-10)
+
+
+def test_tiny_weights_keep_their_direction():
+    X, y = [[0], [1], [2], [3], [0, 1], [2, 3]], [1, 2, 3, 0, 1, 3]
+    results = []
+    for weight in (1.0, 1e-149):
+        data = build_dataset(X, y, [1, 1, 1, 1, weight, weight], collocation="single")
+        loss = attention_loss(data, 590.0)
+        value = loss(np.full(loss.n_pairs, 50.0))
+        results.append((value.gradient, value.log_scale - np.log(data.labels.probability[-1])))
+    (one, one_scale), (other, other_scale) = results
+    np.testing.assert_allclose(other * np.exp(other_scale - one_scale), one, rtol=1e-9)
+
+
+def test_pairs_of_unknown_tokens_are_not_trained():
+    X, y = [[0], [1], [0, 9], [9, 0], [0, 1, 9]], [1, 0, 1, 1, 1]
+    data = build_dataset(X, y, collocation="single", vocabulary=[0, 1])
+    assert context_pairs(data.contexts).tolist() == [0]  # token 0 under query 0

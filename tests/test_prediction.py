@@ -184,7 +184,7 @@ def test_label_log_proba_names_what_is_wrong_with_y(y, error, message):
 @pytest.mark.parametrize("method", ["predict_proba", "predict_log_proba", "decision_function"])
 def test_a_result_beyond_the_memory_is_refused_with_what_to_do_instead(monkeypatch, method):
     clf = fitted(CYC)
-    monkeypatch.setattr(_memory, "available_memory", lambda: 48)
+    monkeypatch.setattr(_memory, "available_memory", lambda: 60)
     assert getattr(clf, method)([["a"]] * 2).shape == (2, 3)
     message = rf"{method} of shape \(3, 3\) would take 0.0 GB, .*pieces.* predict .*label_log_proba"
     with pytest.raises(MemoryError, match=message):
@@ -256,3 +256,14 @@ def test_any_number_of_threads_gives_the_same_bits(stages, n_jobs):
 def test_a_wrong_number_of_threads_is_refused(n_jobs):
     with pytest.raises(ValueError, match="'n_jobs' parameter.* must be .* Got "):
         fitted(CYC, n_jobs=n_jobs)
+
+
+def test_label_log_proba_of_dates_in_another_unit():
+    y = np.array(["2020-01-01", "2020-01-02", "2020-01-01"], dtype="M8[D]")
+    clf = NTPTransformerClassifier(max_iter=5).fit([["a"], ["b"], ["a", "b"]], y)
+    wanted = clf.label_log_proba([["a"], ["b"]], y[:2])
+    given = y[:2].astype("M8[ns]")
+    assert np.isfinite(wanted).all()
+    np.testing.assert_array_equal(clf.label_log_proba([["a"], ["b"]], given), wanted)
+    given += np.timedelta64(1, "h")
+    assert (clf.label_log_proba([["a"], ["b"]], given) == -np.inf).all()
