@@ -56,6 +56,7 @@ class DistinctBlock:
         self.common, self.excess = (others[0], None) if uniform else (1.0, excess)
         uniform = (label_excess == label_excess[0]).all()
         self.label_excess = label_excess[:1] if uniform else label_excess
+        self.relative = self.label_excess / self.common
         self.alike = uniform and label_excess[0] == self.common
         self.weight = self.probability / self.common
         # Whether 1 - p, times the weight of the context, may underflow.
@@ -133,7 +134,7 @@ class DistinctBlock:
             np.einsum("ij,ij->j", g, other, out=mean_g[columns])
 
         if not self.alike:
-            label *= self.label_excess / self.common  # the label's logit
+            label *= self.relative  # the label's logit
         np.exp(label, out=loss)
         np.divide(inverse, loss, out=loss)  # (1 - p) / p
         np.add(loss, 1.0, out=residual)
@@ -152,7 +153,7 @@ class DistinctBlock:
         mean_g *= unit  # sum of phi_x g_x over the others
         np.multiply(rest, unit, out=mean_d)
         if not self.alike:
-            mean_d *= self.label_excess / self.common
+            mean_d *= self.relative
         mean_d += mean_g  # A
         parts = []
         if len(losing):
