@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.sparse import csc_array
 
-from sklntp._contexts import unique_keys
+from sklntp._coding import unique_keys
 
 _ONE = np.ones(1)
 
@@ -48,7 +48,7 @@ class Entries:
         key = local[several] * base + counts[several]
         keys = unique_keys(key)
         self.repeated, count = np.divmod(keys, base)
-        self._count = count.astype(float)
+        self._count, self._log_count = count.astype(float), np.log(count)
         self._several, self._which = np.unique(self.repeated, return_inverse=True)
         local[several] = n + 1 + np.searchsorted(keys, key)
         self.index = local.astype(np.intp)
@@ -63,7 +63,7 @@ class Entries:
         table, start = self._table, self.n_pairs + 1
         table[: self.n_pairs] = theta
         table[self.n_pairs] = 0.0
-        np.add(table[self.repeated], np.log(self._count), out=table[start:])
+        np.add(table[self.repeated], self._log_count, out=table[start:])
         return table
 
     def mass(self, theta):

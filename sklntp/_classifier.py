@@ -7,6 +7,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from sklntp._coding import lookup
 from sklntp._collocation import COLLOCATION_MODES
 from sklntp._dataset import build_dataset, encode
 from sklntp._fitted import FittedMatrices
@@ -396,16 +397,14 @@ class NTPTransformerClassifier(ClassifierMixin, FittedMatrices, BaseEstimator):
         classes = self.classes_
         if y.dtype.kind == classes.dtype.kind and y.dtype.kind in "mM":  # perhaps of another unit
             y, classes = (a.astype(np.promote_types(y.dtype, classes.dtype)) for a in (y, classes))
-        index = {label: code for code, label in enumerate(classes.tolist())}
-        labels = y.tolist()
+        classes, labels = classes.tolist(), y.tolist()
         ours, given = (
             {"str" if isinstance(label, str) else "numbers" for label in some[:1]}
-            for some in (list(index), labels)
+            for some in (classes, labels)
         )
         if not given <= ours:
             raise TypeError(f"y holds {given.pop()}, but the next tokens known are {ours.pop()}.")
-        n_classes = len(index)
-        return np.fromiter((index.get(v, n_classes) for v in labels), np.intp, count=len(labels))
+        return lookup(labels, classes)
 
     def _predictor(self):
         return Predictor(self._output(), self._attention())

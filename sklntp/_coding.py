@@ -53,8 +53,7 @@ def code_ints(values):
     low, high = int(values.min()), int(values.max())
     codes = np.empty(len(values), dtype=np.int32)
     if high - low > 2 * len(values) + 1000:  # no table over the range
-        ordered = np.sort(values)  # np.unique hashes: many times slower where most are distinct
-        distinct = ordered[np.append(True, ordered[1:] != ordered[:-1])]
+        distinct = unique_keys(values)
         for at in _pieces(len(values)):
             codes[at] = np.searchsorted(distinct, values[at])
         return distinct.tolist(), codes
@@ -66,6 +65,26 @@ def code_ints(values):
     for at in _pieces(len(values)):
         codes[at] = rank[_above(values[at], low)]
     return [low + k for k in np.flatnonzero(occurs).tolist()], codes
+
+
+def starts_run(values):
+    """Whether each of the values, sorted, differs from the one before it."""
+    starts = np.ones(len(values), dtype=bool)
+    starts[1:] = values[1:] != values[:-1]
+    return starts
+
+
+def unique_keys(keys):
+    """The distinct values of an integer array, increasing; np.unique hashes, many times slower."""
+    keys = np.sort(keys)
+    return keys[starts_run(keys)]
+
+
+def lookup(values, known):
+    """Index of each value, a str or number, in the sequence `known`; its length if not there."""
+    index = {value: code for code, value in enumerate(known)}
+    n = len(index)
+    return np.fromiter((index.get(value, n) for value in values), np.int32, count=len(values))
 
 
 def recode(codes, table, out=None):

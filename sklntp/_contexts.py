@@ -5,11 +5,13 @@ All arrays are sorted, first by the number of distinct tokens, then by query, to
 that the order of the sentences leaves no trace, and contexts of equal length are contiguous.
 """
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
+from sklntp._coding import starts_run
 from sklntp._sequences import flat_ranges
 
 _PIECE = 1 << 18  # tokens of sentences that are sorted or copied at a time, in the cache
@@ -100,7 +102,7 @@ def merge_contexts(codes, offsets, n_tokens):
     offsets = np.concatenate([[0], np.cumsum(lengths[chosen])]).astype(np.intp)
     merged_tokens = np.empty(offsets[-1], dtype=np.intp)
     merged_counts = np.empty(offsets[-1], dtype=np.intp)
-    for rows in _pieces(offsets):
+    for rows in sentence_pieces(offsets, _PIECE):
         to = slice(offsets[rows.start], offsets[rows.stop])
         at = flat_ranges(starts[chosen[rows]], lengths[chosen[rows]])
         merged_tokens[to], merged_counts[to] = tokens[at], counts[at]
@@ -114,12 +116,12 @@ def merge_contexts(codes, offsets, n_tokens):
     )
 
 
-def _pieces(offsets):
-    """Yield slices of consecutive sentences with about `_PIECE` tokens each."""
-    start, last = 0, len(offsets) - 1
-    while start < last:
-        stop = int(np.searchsorted(offsets, offsets[start] + _PIECE, side="right")) - 1
-        stop = min(max(stop, start + 1), last)
+def sentence_pieces(offsets, n_positions, n_rows=math.inf):
+    """Yield slices of consecutive sentences: few positions, and few sentences, at a time."""
+    start = 0
+    while start < len(offsets) - 1:
+        stop = np.searchsorted(offsets, offsets[start] + n_positions, side="right") - 1
+        stop = int(max(start + 1, min(stop, start + n_rows)))
         yield slice(start, stop)
         start = stop
 
@@ -138,12 +140,11 @@ def _bags(codes, offsets):
     tokens, counts = np.empty((2, len(codes)), dtype=np.int32)
     lengths = np.empty(len(offsets) - 1, dtype=np.intp)
     end = 0
-    for rows in _pieces(offsets):
+    for rows in sentence_pieces(offsets, _PIECE):
         piece = codes[offsets[rows.start] : offsets[rows.stop]].astype(np.int32)
         starts = offsets[rows] - offsets[rows.start]
         _sort_sentences(piece, starts)
-        first = np.ones(len(piece), dtype=bool)
-        np.not_equal(piece[1:], piece[:-1], out=first[1:])
+        first = starts_run(piece)
         first[starts] = True
         at = np.flatnonzero(first)
         to = slice(end, end + len(at))
@@ -168,22 +169,9 @@ def _rows_by_length(lengths):
     """Yield (length, indices of the rows of this length), by increasing length."""
     order = np.argsort(lengths, kind="stable")
     ordered = lengths[order]
-    bounds = np.append(_run_starts(ordered), len(order))
+    bounds = np.append(np.flatnonzero(starts_run(ordered)), len(order))
     for start, stop in pairwise(bounds):
         yield int(ordered[start]), order[start:stop]
-
-
-def _run_starts(values):
-    """Where each run of equal values starts in a sorted array."""
-    change = np.ones(len(values), dtype=bool)
-    change[1:] = values[1:] != values[:-1]
-    return np.flatnonzero(change)
-
-
-def unique_keys(keys):
-    """The distinct values of an integer array, increasing; np.unique hashes, many times slower."""
-    keys = np.sort(keys)
-    return keys[_run_starts(keys)]
 
 
 def _unique_bags(query, tokens, counts, starts, length, rows):
@@ -195,7 +183,7 @@ def _unique_bags(query, tokens, counts, starts, length, rows):
     starts, query = starts[rows], query[rows]
     if len(rows) < 16 * length:  # so few that a call per column would take longer
         at = starts[:, None] + np.arange(length)
-        order, starts_run = _sort_records(np.hstack([query[:, None], tokens[at], counts[at]]))
+        order, first = _sort_records(np.hstack([query[:, None], tokens[at], counts[at]]))
     else:
 
         def column(k, chosen):
@@ -203,10 +191,10 @@ def _unique_bags(query, tokens, counts, starts, length, rows):
                 return query[chosen]
             return (tokens if k <= length else counts)[starts[chosen] + (k - 1) % length]
 
-        order, starts_run = _sort_columns(column, len(rows), 2 * length + 1)
+        order, first = _sort_columns(column, len(rows), 2 * length + 1)
     inverse = np.empty(len(rows), dtype=np.intp)
-    inverse[order] = np.cumsum(starts_run) - 1
-    return rows[order[starts_run]], inverse
+    inverse[order] = np.cumsum(first) - 1
+    return rows[order[first]], inverse
 
 
 def _sort_records(records):
@@ -215,8 +203,7 @@ def _sort_records(records):
     packed = np.ascontiguousarray(records, dtype=">u4")
     key = packed.view(np.dtype((np.void, packed.itemsize * packed.shape[1]))).ravel()
     order = np.argsort(key, kind="stable")
-    key = key[order]
-    return order, np.append(True, key[1:] != key[:-1])
+    return order, starts_run(key[order])
 
 
 def _sort_columns(column, n_rows, n_columns):
@@ -226,8 +213,8 @@ def _sort_columns(column, n_rows, n_columns):
     among themselves, by the columns that follow.
     """
     order = np.arange(n_rows)
-    starts_run = np.zeros(n_rows, dtype=bool)
-    starts_run[0] = True
+    is_first = np.zeros(n_rows, dtype=bool)
+    is_first[0] = True
     tied, run, k = np.arange(n_rows), np.zeros(n_rows, dtype=np.int64), 0
     while k < n_columns and len(tied):
         rows, key = order[tied], run
@@ -242,12 +229,12 @@ def _sort_columns(column, n_rows, n_columns):
             k += 1
         by_key = np.argsort(key)
         order[tied], key = rows[by_key], key[by_key]
-        first = np.append(True, key[1:] != key[:-1])
-        starts_run[tied] = first
+        first = starts_run(key)
+        is_first[tied] = first
         # All of a run are in `tied`: what follows is of the same run, or starts another.
         is_tied = ~(first & np.append(first[1:], True))
         tied, run = tied[is_tied], np.cumsum(first[is_tied]) - 1
-    return order, starts_run
+    return order, is_first
 
 
 def find_sorted(keys, wanted):
@@ -269,10 +256,9 @@ def sum_by_key(key, weight):
     else:
         order = np.lexsort((weight, key))
         key, weight = key[order], weight[order]
-    first = _run_starts(key)
-    run = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(key))))
+    first = starts_run(key)
     # bincount adds one after the other; reduceat and sum would pair them up by position.
-    return key[first], np.bincount(run, weights=weight, minlength=len(first))
+    return key[first], np.bincount(np.cumsum(first) - 1, weights=weight)
 
 
 def merge_labels(contexts, classes, weight, n_classes):

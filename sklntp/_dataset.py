@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sklntp._coding import code_ints, code_objects, recode
+from sklntp._coding import code_ints, code_objects, lookup, recode
 from sklntp._collocation import COLLOCATION_MODES, Collocation, build_collocation, resolve_mode
 from sklntp._contexts import Contexts, Labels, merge_contexts, merge_labels
 from sklntp._orders import Orders, build_orders
+from sklntp._rows import plain_token
 from sklntp._sequences import read_sequences, short, show, token_array
 from sklntp._targets import read_labels, read_weights
 
@@ -106,7 +107,7 @@ def check_vocabulary(vocabulary):
             "vocabulary must be a sequence of distinct tokens, in the order to keep; "
             f"got {type(vocabulary).__name__} {short(vocabulary)}."
         )
-    tokens = [t.item() if isinstance(t, np.generic) else t for t in vocabulary]
+    tokens = list(map(plain_token, vocabulary))
     wrong = [t for t in tokens if isinstance(t, bool) or not isinstance(t, (str, int, float))]
     wrong += [t for t in tokens if isinstance(t, float) and not math.isfinite(t)]
     if not tokens or wrong or len({isinstance(t, str) for t in tokens}) > 1:
@@ -137,8 +138,7 @@ def encode(sequences, vocabulary, handle_unknown):
     if sequences.tokens and isinstance(sequences.tokens[0], str) != isinstance(vocabulary[0], str):
         kinds = ("str", "numbers") if isinstance(sequences.tokens[0], str) else ("numbers", "str")
         raise TypeError(f"X holds tokens that are {kinds[0]}, but the vocabulary holds {kinds[1]}.")
-    index = {token: code for code, token in enumerate(vocabulary)}
-    code = np.array([index.get(token, n_tokens) for token in sequences.tokens], dtype=np.int32)
+    code = lookup(sequences.tokens, vocabulary)
     unknown = np.flatnonzero(code == n_tokens)
     if handle_unknown == "error" and len(unknown):
         raise ValueError(
@@ -160,8 +160,7 @@ def _encode_labels(y, vocabulary):
     """
     if vocabulary is not None and set(y.tolist()) <= set(vocabulary):
         tokens = sorted(vocabulary)
-        index = {token: code for code, token in enumerate(tokens)}
-        return token_array(tokens), np.array([index[v] for v in y.tolist()], dtype=np.intp)
+        return token_array(tokens), lookup(y.tolist(), tokens).astype(np.intp)
     if y.dtype.kind in "iu":
         classes, codes = code_ints(y)
     elif y.dtype.kind == "U" or y.dtype.kind == "O" and set(map(type, y.tolist())) == {str}:

@@ -27,8 +27,10 @@ class DistinctBlock:
     """
 
     def __init__(self, contexts, labels, rows, pairs, value, next_class, n_classes):
-        rows = rows[np.argsort(contexts.lengths[rows], kind="stable")]
-        lengths, starts = np.unique(contexts.lengths[rows], return_index=True)
+        lengths = contexts.offsets[rows + 1] - contexts.offsets[rows]
+        order = np.argsort(lengths, kind="stable")
+        rows = rows[order]
+        lengths, starts = np.unique(lengths[order], return_index=True)
         label = labels.classes[labels.offsets[rows]]
         first, others, query = [], [], [contexts.query[rows]]
         self.segments, position = [], len(rows)
@@ -49,6 +51,7 @@ class DistinctBlock:
         self.n_tokens = len(at)
         self.n = len(rows)
         self.probability = labels.probability[rows]  # (n,) pi_n
+        self.log_probability = np.log(self.probability)
         excess = value[contexts.tokens[at]]
         label_excess, others = np.split(excess, [self.n])
         # Trained on single tokens all are equal by symmetry: one number spares memory traffic.
@@ -221,7 +224,7 @@ class DistinctBlock:
 
         log_odds = np.log(total) + (largest - label * self.label_excess)
         loss = softplus(log_odds)
-        log_residual = np.log(self.probability) + (log_odds - loss)
+        log_residual = self.log_probability + (log_odds - loss)
         scale = log_residual + gap
         scale[losing] = -np.inf
         parts = self._losing_terms(raised, losing, odds, inverse, log_residual[losing])

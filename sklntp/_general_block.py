@@ -52,8 +52,10 @@ class GeneralBlock:
         pair = pairs.find(contexts.query[rows], self.tokens)
         self.entries = Entries(pair.ravel(), contexts.counts[at].ravel(), len(pairs.key))
         self.probability = labels.probability[rows]  # (n,) pi_n
-        self.n_labels = np.diff(labels.offsets)[rows]
-        label = flat_ranges(labels.offsets[rows], self.n_labels)
+        self.log_probability = np.log(self.probability)
+        start = labels.offsets[rows]
+        self.n_labels = labels.offsets[rows + 1] - start
+        label = flat_ranges(start, self.n_labels)
         self.label_row = np.repeat(np.arange(len(rows)), self.n_labels)
         self.label_start = np.cumsum(self.n_labels) - self.n_labels
         self.share = labels.share[label]
@@ -62,9 +64,9 @@ class GeneralBlock:
         if output is not None:
             self.label_votes = self._label_votes(output)
         if isinstance(output, SparseOutput):
-            self.votes = SparseVotes(self.tokens, self.label, self.label_start, output, buffers)
+            self.votes = SparseVotes(self.tokens, self.label, self.label_row, output, buffers)
         else:
-            self.votes = DenseVotes(self.tokens, self.label, self.label_start, n_classes, buffers)
+            self.votes = DenseVotes(self.tokens, self.label, self.label_row, n_classes, buffers)
 
     @classmethod
     def split(cls, contexts, labels, chosen, pairs, n_classes, *, excess=None):
@@ -112,7 +114,7 @@ class GeneralBlock:
         with np.errstate(over="ignore", invalid="ignore"):  # off the reference: done again
             known = self.tokens < len(gradient) - 1
             # What falls to unknown tokens alone trains nothing, and must not set the scale.
-            scale = np.where(known.any(axis=0), terms.unit + np.log(self.probability), -np.inf)
+            scale = np.where(known.any(axis=0), terms.unit + self.log_probability, -np.inf)
             phi = terms.phi * np.exp(scale - reference)
             size = terms.tail + np.add.reduceat(np.abs(terms.label_residual), self.label_start)
             size = float(np.sum((phi * known).sum(axis=0) * size))
@@ -157,7 +159,7 @@ class GeneralBlock:
         for start in range(0, len(again), step):
             rows = again[start : start + step]
             values[:, rows], scale[rows] = self._carefully(raised[:, rows], rows, output)
-        scale += np.log(self.probability)
+        scale += self.log_probability
         return _Terms(
             loss, log_odds, values, scale, phi, unit, tail, share, label_residual, exponentials
         )

@@ -11,7 +11,7 @@ where normalized gradient descent goes.
 import numpy as np
 
 from sklntp._block import Scratch
-from sklntp._contexts import unique_keys
+from sklntp._coding import unique_keys
 from sklntp._distinct_block import DistinctBlock
 from sklntp._general_block import GeneralBlock
 from sklntp._gradients import label_residuals

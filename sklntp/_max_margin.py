@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
-from sklntp._contexts import unique_keys
+from sklntp._coding import unique_keys
 from sklntp._interior_point import OrderGraph, interior_point
 from sklntp._orders import contract, order_entries, pair_graph, without_implied
 from sklntp._sequences import flat_ranges

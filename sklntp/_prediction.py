@@ -6,11 +6,12 @@ these entries S = sum_x phi_x excess_x and the number of the other classes, all 
 itself is the same for all classes and cancels in probabilities.
 """
 
+import math
 from functools import cached_property
 
 import numpy as np
 
-from sklntp._contexts import find_sorted, merge_contexts
+from sklntp._contexts import find_sorted, merge_contexts, sentence_pieces
 from sklntp._forward import context_attention
 
 _PIECE = 1 << 20  # tokens of the sentences that are merged at a time
@@ -45,7 +46,7 @@ class Predictor:
     def predict(self, codes, offsets):
         """Class code of the largest logit for each sentence; the first one of a tie."""
         predicted = np.empty(len(offsets) - 1, dtype=np.intp)
-        for sentences, contexts in _pieces(codes, offsets, self.n_tokens, _PIECE):
+        for sentences, contexts in _pieces(codes, offsets, self.n_tokens):
             predicted[sentences] = self.predict_contexts(contexts)[contexts.inverse]
         return predicted
 
@@ -63,7 +64,7 @@ class Predictor:
     def label_log_proba(self, codes, offsets, labels):
         """Log-probability of one class per sentence; -inf for the class code C."""
         log_p = np.empty(len(offsets) - 1)
-        for sentences, contexts in _pieces(codes, offsets, self.n_tokens, _PIECE):
+        for sentences, contexts in _pieces(codes, offsets, self.n_tokens):
             key = contexts.inverse.astype(np.int64) * (self.n_classes + 1) + labels[sentences]
             key, inverse = np.unique(key, return_inverse=True)
             context, label = np.divmod(key, self.n_classes + 1)
@@ -81,7 +82,7 @@ class Predictor:
         `transform` may change the logits, an array of shape (n, C), in place.
         """
         n_rows = max(1, _BLOCK // self.n_classes)
-        for sentences, contexts in _pieces(codes, offsets, self.n_tokens, _PIECE, n_rows):
+        for sentences, contexts in _pieces(codes, offsets, self.n_tokens, n_rows):
             phi = context_attention(contexts, self.attention_weights)
             logits = self._dense_product(phi)
             logits += (phi @ self.base)[:, None]
@@ -191,15 +192,9 @@ def _row_max(values, offsets, initial):
     return initial
 
 
-def _pieces(codes, offsets, n_tokens, n_positions, n_rows=np.inf):
-    """Yield (slice of sentences, their merged contexts): few positions and sentences at a time."""
-    start = 0
-    while start < len(offsets) - 1:
-        stop = np.searchsorted(offsets, offsets[start] + n_positions, side="right") - 1
-        stop = int(max(start + 1, min(stop, start + n_rows)))
-        part = codes[offsets[start] : offsets[stop]]
-        yield (
-            slice(start, stop),
-            merge_contexts(part, offsets[start : stop + 1] - offsets[start], n_tokens),
-        )
-        start = stop
+def _pieces(codes, offsets, n_tokens, n_rows=math.inf):
+    """Yield (slice of sentences, their merged contexts)."""
+    for rows in sentence_pieces(offsets, _PIECE, n_rows):
+        own = offsets[rows.start : rows.stop + 1]
+        part = codes[own[0] : own[-1]]
+        yield rows, merge_contexts(part, own - own[0], n_tokens)

@@ -16,7 +16,7 @@ _INT_KINDS = {int, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, n
 def short(value):
     """A short repr for a message; numpy scalars as the plain numbers they are."""
     try:
-        return reprlib.repr(value.item() if isinstance(value, np.generic) else value)
+        return reprlib.repr(plain_token(value))
     except ValueError:  # an int of more digits than Python prints
         return f"an int of {value.bit_length()} bits"
 
@@ -118,5 +118,5 @@ def check_tokens(rows, *, floats):
 
 def _typed(value):
     """Type and value for a message, of a numpy scalar those of the plain number."""
-    value = value.item() if isinstance(value, np.generic) else value
+    value = plain_token(value)
     return f"{type(value).__name__} {short(value)}"

@@ -5,8 +5,8 @@ from functools import partial
 
 import numpy as np
 
+from sklntp._coding import unique_keys
 from sklntp._collocation import Collocation
-from sklntp._contexts import unique_keys
 from sklntp._forward import AttentionWeights, OutputWeights
 from sklntp._joint_loss import JointLoss
 from sklntp._losses import AttentionLoss, CollocationLoss, context_pairs

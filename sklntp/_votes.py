@@ -81,33 +81,33 @@ class SparseVotes:
     its other tokens are mostly with zeros of phi, but these columns are short.
     """
 
-    def __init__(self, tokens, label, label_start, output, buffers):
+    def __init__(self, tokens, label, label_row, output, buffers):
         self.buffers = buffers
         n = tokens.shape[1]
-        self.label_start = np.append(label_start, len(label))
+        self.label, self.label_row = label, label_row
         self.tiles, columns = [], output.first[tokens]
         for start in range(0, n, _TILE):
-            self._add(output, columns, label, slice(start, min(start + _TILE, n)))
+            self._add(output, columns, slice(start, min(start + _TILE, n)))
         most = max(tile.n_classes for tile in self.tiles)
         self.every_class, self.ones = np.arange(most, dtype=np.int32), np.ones(most)
 
-    def _add(self, output, tokens, label, rows):
+    def _add(self, output, tokens, rows):
         """Append the tile of some rows, or of halves of them whose logits take less memory."""
         excess, n = output.excess, rows.stop - rows.start
         columns, local = np.unique(tokens[:, rows], return_inverse=True)
-        sizes = np.diff(excess.indptr)[columns]
-        entries = flat_ranges(excess.indptr[columns], sizes)
-        starts = self.label_start[rows.start : rows.stop + 1]
-        label_row = np.repeat(np.arange(n), np.diff(starts))
-        tile_label = label[starts[0] : starts[-1]]
+        starts = excess.indptr[columns]
+        sizes = excess.indptr[columns + 1] - starts
+        entries = flat_ranges(starts, sizes)
+        labels = slice(*np.searchsorted(self.label_row, [rows.start, rows.stop]))
+        label_row, tile_label = self.label_row[labels] - rows.start, self.label[labels]
         used = np.zeros(excess.shape[1], dtype=bool)
         used[excess.indices[entries]] = used[tile_label] = True
         number = np.cumsum(used) - 1
         n_used = int(used.sum())
         if n_used * n > _LOGITS and n > 1:
             middle = rows.start + n // 2
-            self._add(output, tokens, label, slice(rows.start, middle))
-            self._add(output, tokens, label, slice(middle, rows.stop))
+            self._add(output, tokens, slice(rows.start, middle))
+            self._add(output, tokens, slice(middle, rows.stop))
             return
         self.tiles.append(
             _Tile(
@@ -152,10 +152,10 @@ class SparseVotes:
 class DenseVotes:
     """Tokens that vote for many classes, or W_ov as it is being trained: a dense W_ov.T."""
 
-    def __init__(self, tokens, label, label_start, n_classes, buffers):
-        self.tokens, self.label, self.buffers = tokens.T, label, buffers  # (n, l)
+    def __init__(self, tokens, label, label_row, n_classes, buffers):
+        self.tokens, self.buffers = tokens.T, buffers  # (n, l)
+        self.label, self.label_row = label, label_row
         n, length = self.tokens.shape
-        self.label_row = np.repeat(np.arange(n), np.diff(label_start, append=len(label)))
         self.shape = (n, n_classes)
         step = max(1, _COLUMNS // (length * n_classes))
         starts = np.append(np.arange(0, n, step), n)
