@@ -3,10 +3,8 @@
 Both sizes of a comparison are timed in alternation, on one thread.
 """
 
-import argparse
-
 import numpy as np
-from common import Row, alternate, duration, median_ratio, progress, show
+from common import Row, alternate, duration, median_ratio, progress, run_alone
 from threadpoolctl import threadpool_limits
 from workload import SecondStage, realizable_sentences
 
@@ -80,14 +78,5 @@ def measure(scale=1.0, rounds=9):
     return rows
 
 
-def main():
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--scale", type=float, default=1.0, help="of all numbers of sentences")
-    parser.add_argument("--rounds", type=int, default=9)
-    args = parser.parse_args()
-    show(measure(args.scale, args.rounds))
-
-
 if __name__ == "__main__":
-    main()
+    run_alone(measure, __doc__)

@@ -5,12 +5,11 @@ one-hot last token, for information. Ours has its defaults too. The unseen sente
 `make_realizable_ntp`, of which the theory determines the next token.
 """
 
-import argparse
 import time
 import warnings
 
 import numpy as np
-from common import Row, duration, progress, show
+from common import Row, duration, progress, run_alone
 from scipy.sparse import hstack
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import CountVectorizer
@@ -67,14 +66,5 @@ def measure(n_tokens=100, n_sentences=10_000, max_length=16):
     ]
 
 
-def main():
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sentences", type=int, default=10_000)
-    parser.add_argument("--tokens", type=int, default=100)
-    args = parser.parse_args()
-    show(measure(args.tokens, args.sentences))
-
-
 if __name__ == "__main__":
-    main()
+    run_alone(measure, __doc__)

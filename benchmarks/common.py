@@ -1,5 +1,7 @@
 """What the benchmarks share: a row of the table, timing in alternation, names of the machine."""
 
+import argparse
+import inspect
 import multiprocessing
 import os
 import platform
@@ -148,6 +150,20 @@ def progress(message):
 def show(rows):
     """Print rows as the table they are a part of."""
     print(markdown_table(HEADER, [row.cells() for row in rows]))
+
+
+def run_alone(measure, description, display=show):
+    """Measure and print, with the numbers and names that `measure` takes as options."""
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    for name, parameter in inspect.signature(measure).parameters.items():
+        default = parameter.default
+        if not isinstance(default, tuple):
+            option = "--" + name.removeprefix("n_").replace("_", "-")
+            kind = str if default is None else type(default)
+            parser.add_argument(
+                option, dest=name, type=kind, default=default, help=f"default: {default}"
+            )
+    display(measure(**vars(parser.parse_args())))
 
 
 def cpu_name():

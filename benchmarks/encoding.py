@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from itertools import chain, pairwise
 
 import numpy as np
-from common import alternate, markdown_table, median_ratio, significant
+from common import Row, alternate, duration, median_ratio, show
 
 from sklntp._dataset import merge_data
 
@@ -109,8 +109,8 @@ def measure(n_sentences=1_000_000, rounds=3, forms=None):
 
     Returns
     -------
-    list of (str, float, float)
-        Name, ratio to one Counter (median over rounds), seconds (median over rounds).
+    list of Row
+        The target is for lists of str of one length.
     """
     rows = []
     for n_tokens, zipf in ((1_000, True), (50_000, True), (50_000, False)):
@@ -125,13 +125,14 @@ def measure(n_sentences=1_000_000, rounds=3, forms=None):
                 n_tokens == 1_000 and name != "lists of str"
             ):
                 continue
-            ratio, seconds = _time(make(table), y, sentences, rounds)
-            rows.append((f"{name}; {data}", ratio, seconds))
+            what = f"from X and y to merged contexts: {name}; {data}"
+            at_most = 6 if name == "lists of str" else None
+            rows.append(_row(what, make(table), y, sentences, rounds, at_most))
     return rows
 
 
-def _time(X, y, sentences, rounds):
-    """Ratio to one Counter over `sentences`, and seconds, of encoding X; medians over rounds."""
+def _row(what, X, y, sentences, rounds, at_most):
+    """The row of encoding X, beside one Counter over `sentences`; medians over rounds."""
     seconds = alternate(
         {
             "counter": lambda: Counter(chain.from_iterable(sentences)),
@@ -139,8 +140,14 @@ def _time(X, y, sentences, rounds):
         },
         rounds,
     )
-    ratio = median_ratio(seconds["encoding"], seconds["counter"])
-    return float(ratio), float(np.median(seconds["encoding"]))
+    encoding, counter = seconds["encoding"], seconds["counter"]
+    return Row(
+        what,
+        duration(np.median(encoding)),
+        f"`Counter` of the same tokens: {duration(np.median(counter))}",
+        median_ratio(encoding, counter),
+        at_most=at_most,
+    )
 
 
 def main():
@@ -150,9 +157,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--forms", nargs="+", choices=FORMS)
     args = parser.parse_args()
-    rows = measure(args.sentences, args.rounds, args.forms)
-    lines = [[name, significant(ratio), significant(seconds)] for name, ratio, seconds in rows]
-    print(markdown_table(["form", "ratio to Counter", "s"], lines))
+    show(measure(args.sentences, args.rounds, args.forms))
 
 
 if __name__ == "__main__":

@@ -6,8 +6,6 @@ pads the contexts, weights gathered columns of W_ov by attention, and differenti
 Both come in batches of a size that suits them. Losses and gradients are compared in the same run.
 """
 
-import argparse
-
 import numpy as np
 from common import (
     Row,
@@ -17,12 +15,11 @@ from common import (
     median_ratio,
     peak_memory,
     progress,
-    show,
+    run_alone,
 )
 
 from sklntp._dataset import build_dataset
 from sklntp._joint_loss import JointLoss
-from sklntp._losses import AttentionLoss
 from sklntp._ngd import StepSizes
 from sklntp._threads import Threads
 from sklntp._training import AttentionProblem, train, zero_model
@@ -70,10 +67,7 @@ class Stage:
 
     def attention_loss(self, threads):
         """The loss of stage 2."""
-        data = self.data
-        return AttentionLoss(
-            data.contexts, data.labels, self.model.output, self.pairs, threads=threads
-        )
+        return AttentionProblem(self.data, self.model, threads=threads).loss
 
     def joint_loss(self, threads):
         """The loss of the joint stage."""
@@ -209,14 +203,5 @@ def measure(n_sequences=2_800, rounds=5):
     return rows
 
 
-def main():
-    """Print the rows."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sequences", type=int, default=2_800, help="of 24 tokens each")
-    parser.add_argument("--rounds", type=int, default=5)
-    args = parser.parse_args()
-    show(measure(args.sequences, args.rounds))
-
-
 if __name__ == "__main__":
-    main()
+    run_alone(measure, __doc__)

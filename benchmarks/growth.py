@@ -5,11 +5,10 @@ sentences cost as much as their arithmetic), and not at all with the other two.
 All problems of a sweep are timed in alternation, on one thread.
 """
 
-import argparse
 from pathlib import Path
 
 import numpy as np
-from common import Row, alternate, duration, progress, show
+from common import Row, alternate, duration, progress, run_alone
 from threadpoolctl import threadpool_limits
 from workload import SecondStage, realizable_sentences
 
@@ -142,15 +141,5 @@ def measure(scale=1.0, rounds=9, figure=None):
     return rows
 
 
-def main():
-    """Measure, print, and draw if asked to."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--scale", type=float, default=1.0, help="of all numbers of sentences")
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--figure", help="path of the figure")
-    args = parser.parse_args()
-    show(measure(args.scale, args.rounds, args.figure))
-
-
 if __name__ == "__main__":
-    main()
+    run_alone(measure, __doc__)

@@ -6,12 +6,11 @@ is timed on two subsets and scaled in proportion to their number, from the subse
 per sentence. On a subset, every peer's loss and gradient are first asserted to be ours.
 """
 
-import argparse
 from functools import partial
 
 import numpy as np
 import torch_peers
-from common import Row, alternate, duration, median_ratio, progress, show
+from common import Row, alternate, duration, median_ratio, progress, run_alone
 from sentences import padded_sentences
 from threadpoolctl import threadpool_limits
 from workload import SecondStage
@@ -170,16 +169,5 @@ def scaled(seconds, n):
     return seconds[size] * (n / size), how
 
 
-def main():
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sentences", type=int, default=100_000)
-    parser.add_argument("--tokens", type=int, default=1_000)
-    parser.add_argument("--max-length", type=int, default=16)
-    parser.add_argument("--rounds", type=int, default=5)
-    args = parser.parse_args()
-    show(measure(args.tokens, args.sentences, args.max_length, args.rounds))
-
-
 if __name__ == "__main__":
-    main()
+    run_alone(measure, __doc__)

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from common import HEADER, Row, duration, in_subprocess, machine, markdown_table, progress
+from common import HEADER, duration, in_subprocess, machine, markdown_table, progress
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 TITLE = "# Benchmarks"
@@ -92,22 +92,7 @@ The extra `bench` has what is needed. Of PyTorch the CPU build is enough, which 
 
 def measured(module, sizes):
     """What `measure` of a module returns; called in a process of its own."""
-    module = importlib.import_module(module)
-    found = module.measure(**sizes)
-    if module.__name__ == "encoding":
-        return [encoding_row(*line) for line in found]
-    return found
-
-
-def encoding_row(name, ratio, seconds):
-    """A line of `encoding`; the target is for lists of str of one length."""
-    return Row(
-        f"from X and y to merged contexts: {name}",
-        duration(seconds),
-        f"`Counter` of the same tokens: {duration(seconds / ratio)}",
-        ratio,
-        at_most=6 if name.startswith("lists of str;") else None,
-    )
+    return importlib.import_module(module).measure(**sizes)
 
 
 def attempt(section, sizes):

@@ -4,11 +4,10 @@ Both yardsticks are timed in turn with the step, on the same arrays: one `np.exp
 (comparable only where numpy uses AVX-512), and E = two exp, one take and one bincount.
 """
 
-import argparse
 import time
 
 import numpy as np
-from common import Row, alternate, duration, median_ratio, progress, show
+from common import Row, alternate, duration, median_ratio, progress, run_alone
 from threadpoolctl import threadpool_limits
 from workload import SecondStage
 
@@ -84,16 +83,5 @@ def measure(n_sentences=400_000, n_tokens=1_000, max_length=16, rounds=15):
     ]
 
 
-def main():
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sentences", type=int, default=400_000)
-    parser.add_argument("--tokens", type=int, default=1_000)
-    parser.add_argument("--max-length", type=int, default=16)
-    parser.add_argument("--rounds", type=int, default=15)
-    args = parser.parse_args()
-    show(measure(args.sentences, args.tokens, args.max_length, args.rounds))
-
-
 if __name__ == "__main__":
-    main()
+    run_alone(measure, __doc__)

@@ -6,14 +6,21 @@ bytes are those of its operands. Beside it stands what moving as many bytes take
 take in memory, and what the rest of the step is.
 """
 
-import argparse
 import importlib
 import sys
 from dataclasses import dataclass
 
 import numpy as np
 from clocked import ClockedImports
-from common import alternate, duration, in_subprocess, markdown_table, progress, significant
+from common import (
+    alternate,
+    duration,
+    in_subprocess,
+    markdown_table,
+    progress,
+    run_alone,
+    significant,
+)
 from threadpoolctl import threadpool_limits
 
 KINDS = {
@@ -138,15 +145,5 @@ def measure(n_tokens=999, n_sentences=400_000, rounds=10):
     return in_subprocess(_measure, n_tokens, n_sentences, rounds)
 
 
-def main():
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sentences", type=int, default=400_000)
-    parser.add_argument("--tokens", type=int, default=999, help="a multiple of 3")
-    parser.add_argument("--rounds", type=int, default=10)
-    args = parser.parse_args()
-    print(measure(args.tokens, args.sentences, args.rounds).markdown())
-
-
 if __name__ == "__main__":
-    main()
+    run_alone(measure, __doc__, lambda found: print(found.markdown()))

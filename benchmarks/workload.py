@@ -3,7 +3,6 @@
 import numpy as np
 
 from sklntp._dataset import build_dataset
-from sklntp._losses import AttentionLoss
 from sklntp._ngd import StepSizes, normalized_gradient_descent
 from sklntp._training import AttentionProblem, train, zero_model
 
@@ -73,9 +72,7 @@ class SecondStage:
 
     def threaded_loss(self, threads):
         """The loss on some `Threads`."""
-        return AttentionLoss(
-            self.data.contexts, self.data.labels, self.model.output, self.pairs, threads=threads
-        )
+        return AttentionProblem(self.data, self.model, threads=threads).loss
 
     def run(self, loss=None, n_steps=3):
         """`n_steps` steps from `theta`; the caller divides their time by `evaluations`.
