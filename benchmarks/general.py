@@ -20,9 +20,11 @@ from common import (
 
 from sklntp._dataset import build_dataset
 from sklntp._joint_loss import JointLoss
+from sklntp._model import zero_model
 from sklntp._ngd import StepSizes
+from sklntp._stages import AttentionStage
 from sklntp._threads import Threads
-from sklntp._training import AttentionProblem, train, zero_model
+from sklntp._training import Plan, train
 from sklntp.preprocessing import make_contexts
 
 _BATCH = 200  # contexts; with 100 and 500 the padded gather takes 1.1 to 1.7 times as long
@@ -59,15 +61,15 @@ class Stage:
         X, y, _ = make_contexts(text(n_sequences).tolist(), max_length=8)
         self.data = build_dataset(X, y, collocation="last")
         steps = [StepSizes(0.2, stop=100), StepSizes(0.2, stop=5)]
-        self.model = train(self.data, zero_model(self.data), ("ov", "kq"), steps)
-        self.pairs = AttentionProblem(self.data, self.model).pairs
+        self.model = train(self.data, zero_model(self.data), Plan(("ov", "kq"), steps))
+        self.pairs = AttentionStage(self.data, self.model).pairs
         self.theta = self.pairs.value
         self.output = self.model.output.dense().T  # (V, C)
         self.joint_theta = np.append(self.output.ravel(), self.theta)
 
     def attention_loss(self, threads):
         """The loss of stage 2."""
-        return AttentionProblem(self.data, self.model, threads=threads).loss
+        return AttentionStage(self.data, self.model, threads=threads).loss
 
     def joint_loss(self, threads):
         """The loss of the joint stage."""

@@ -3,8 +3,10 @@
 import numpy as np
 
 from sklntp._dataset import build_dataset
+from sklntp._model import zero_model
 from sklntp._ngd import StepSizes, normalized_gradient_descent
-from sklntp._training import AttentionProblem, train, zero_model
+from sklntp._stages import AttentionStage
+from sklntp._training import Plan, train
 
 
 def realizable_sentences(n_tokens, n_sentences, *, max_length=16, random_state=0):
@@ -47,11 +49,13 @@ class SecondStage:
 
     def __init__(self, X, y, *, n_steps=20):
         self.data = build_dataset(X, y)
-        self.model = train(self.data, zero_model(self.data), ("ov",), [StepSizes(0.2, stop=100)])
-        problem = AttentionProblem(self.data, self.model)
-        self.pairs, self.loss = problem.pairs, problem.loss
+        self.model = train(
+            self.data, zero_model(self.data), Plan(("ov",), [StepSizes(0.2, stop=100)])
+        )
+        stage = AttentionStage(self.data, self.model)
+        self.pairs, self.loss = stage.pairs, stage.loss
         descent = normalized_gradient_descent(
-            self.loss, problem.start, steps=StepSizes(0.2, stop=n_steps)
+            self.loss, stage.vector(self.model), steps=StepSizes(0.2, stop=n_steps)
         )
         self.theta = descent.theta
 
@@ -72,7 +76,7 @@ class SecondStage:
 
     def threaded_loss(self, threads):
         """The loss on some `Threads`."""
-        return AttentionProblem(self.data, self.model, threads=threads).loss
+        return AttentionStage(self.data, self.model, threads=threads).loss
 
     def run(self, loss=None, n_steps=3):
         """`n_steps` steps from `theta`; the caller divides their time by `evaluations`.

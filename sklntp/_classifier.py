@@ -1,5 +1,6 @@
 """The estimator: validate, encode, run the stages, unpack."""
 
+from dataclasses import replace
 from numbers import Integral, Real
 
 import numpy as np
@@ -14,13 +15,21 @@ from sklntp._fitted import FittedMatrices
 from sklntp._forward import position_attention
 from sklntp._max_margin import MaxMarginError
 from sklntp._memory import check_memory
+from sklntp._model import Model, starting_model, zero_model
 from sklntp._ngd import StepSizes
 from sklntp._prediction import Predictor, log_softmax, softmax
 from sklntp._sequences import read_sequences, short, token_array
 from sklntp._targets import read_labels
-from sklntp._training import Model, train, zero_model
+from sklntp._training import Plan, train
 
-_STAGES = [("ov", "kq"), ("ov",), ("kq",), ("joint",), ("ov", "kq", "joint")]
+_STAGES = [
+    ("ov", "kq"),
+    ("ov",),
+    ("kq",),
+    ("joint",),
+    ("ov", "joint"),
+    ("ov", "kq", "joint"),
+]
 # A matrix then has a norm of at most 1e302, and sums of its entries stay in the range of float64.
 _LARGEST = {Real: 1e290, Integral: 10**12}  # step_size, max_iter
 _INSTEAD = (
@@ -47,26 +56,49 @@ class NTPTransformerClassifier(ClassifierMixin, FittedMatrices, BaseEstimator):
     stages : tuple of {"ov", "kq", "joint"}, default=("ov", "kq")
         ``("ov", "kq")`` is the paper; ``("ov",)`` leaves attention uniform; ``("kq",)`` needs
         ``warm_start=True`` and a fitted W_ov; ``("joint",)`` trains both matrices at once, with
-        one norm over both; ``("ov", "kq", "joint")`` fine-tunes. The joint stage holds W_ov dense.
+        one norm over both; ``("ov", "joint")`` and ``("ov", "kq", "joint")`` fine-tune. The joint
+        stage holds W_ov dense.
         After long first stages attention is saturated, and the joint stage may find no gradient:
         give the first two few or small steps.
 
-    solver : {"ngd", "max_margin"}, default="ngd"
-        "max_margin" takes no iterations: each matrix is its max-margin reference, scaled to the
-        norm that normalized gradient descent reaches on realizable data, the sum of its steps. The
-        reference knows which next tokens occur, not how often: it is for data that are realizable
-        or nearly so. Not with "joint".
+    solver : {"ngd", "lbfgs", "max_margin"}, default="ngd"
+        "ngd": normalized gradient descent. "lbfgs": L-BFGS on the loss plus a penalty `alpha`, for
+        data that are not realizable: it finds the minimum that descent with constant steps
+        circles. "max_margin" takes no iterations: each matrix is its max-margin reference, scaled
+        to the norm that normalized gradient descent reaches on realizable data, the sum of its
+        steps. The reference knows which next tokens occur, not how often: it is for data that are
+        realizable or nearly so. Not with "joint".
 
     step_size : float or tuple of float, default=0.2
         Step size eta > 0, one for all stages or one per stage.
 
-    step_schedule : {"constant", "invscaling"}, default="constant"
-        The t-th step, t = 0, 1, ..., is eta, or eta / sqrt(t + 1). Decaying steps reach the optimum
-        of conflicting data, which constant ones circle; T of them go 2 eta sqrt(T) far in all
-        instead of eta T, so they need a larger `step_size`.
+    step_schedule : {"constant", "invscaling", "linear"}, default="constant"
+        The t-th of T steps, t = 0, 1, ..., is eta; eta / sqrt(t + 1) with "invscaling"; or
+        eta (1 - t / T) with "linear". Decaying steps reach the optimum of conflicting data, which
+        constant ones circle; in all they go 2 eta sqrt(T) and eta T / 2 far instead of eta T, so
+        they need a larger `step_size`. Only with "ngd".
 
     max_iter : int or tuple of int, default=1000
         Steps per stage. Reaching it is no failure: on separable data the norm grows for ever.
+
+    alpha : float, default=0.0
+        Strength of the L2 penalty alpha / (2 n) ||W - W_0||_F^2 that "lbfgs" adds to the loss of
+        each stage; W_0 is what `smoothing` and `attention_start` say, zero by default, and n the
+        sample weight behind the loss (of the collocation's pairs in stage "ov", of the sentences
+        in the others).
+
+    smoothing : {"kneser-ney"} or None, default=None
+        Closed form of stage "ov" in place of iterations: W_ov[:, x] is the logarithm of the next
+        tokens' probabilities after x, from counts under the collocation with interpolated modified
+        Kneser-Ney smoothing. An n-gram token of :class:`~sklntp.preprocessing.NGramTokens` backs
+        off to the n-gram without its oldest token, and at last to the token tagged x@0, or else
+        plain; all other tokens to the number of distinct queries that a next token has
+        (`sklntp/_smoothing.py` has the formula). Use it with ``collocation="context"``.
+
+    attention_start : float, default=0.0
+        Where W_kq starts: W_kq[x, q] is `attention_start` times k for an n-gram token x of k
+        tokens, times 1 for a token tagged x@0 and for x = q, and 0 otherwise. Large values attend
+        to the longest n-gram.
 
     collocation : {"auto", "single", "last", "context"}, default="auto"
         Which samples train W_ov. "single": one-token sentences, each token counting once (the
@@ -91,6 +123,25 @@ class NTPTransformerClassifier(ClassifierMixin, FittedMatrices, BaseEstimator):
     warm_start : bool, default=False
         Continue each stage from its own matrix, history and schedule. Vocabulary and classes must
         be the same.
+
+    early_stopping : bool, default=False
+        Hold out some contexts, watch their loss, stop a stage when it no longer falls, and keep
+        the weights at its lowest. All copies of one context are held out together.
+
+    validation_fraction : float, default=0.1
+        Share of the distinct contexts to hold out with `early_stopping`. Under the collocation
+        "single" one-token sentences are never held out.
+
+    n_iter_no_change : int, default=10
+        Iterations without a fall of more than `tol` after which a stage stops: of the held-out
+        loss with `early_stopping`, else of the objective with "lbfgs". "ngd" without early stopping
+        takes all its steps, as in the paper.
+
+    tol : float, default=1e-4
+        See `n_iter_no_change`; in nats per sentence.
+
+    random_state : int, RandomState instance or None, default=None
+        Which contexts are held out.
 
     n_jobs : int, default=None
         Threads over the blocks of a step; results are the same for any number. None: 1 unless in a
@@ -126,7 +177,11 @@ class NTPTransformerClassifier(ClassifierMixin, FittedMatrices, BaseEstimator):
         The value that all classes without an entry share in each column of W_ov.
 
     sparse_coef_kq_ : csr_array of shape (n_tokens, n_tokens)
-        W_kq.
+        W_kq minus ``base_kq_``.
+
+    base_kq_ : ndarray of shape (n_tokens,)
+        The value of W_kq[x, q] for every query q without an entry, unknown ones too; zero unless
+        `attention_start` says otherwise.
 
     max_margin_coef_ov_ : ndarray of shape (n_classes, n_tokens)
         The minimum-norm W with (e_n(x) - e_v)^T W x >= 1 for every v other than n(x), to which
@@ -139,8 +194,10 @@ class NTPTransformerClassifier(ClassifierMixin, FittedMatrices, BaseEstimator):
     convergence_ : dict of dict
         stage -> "loss", "log_loss", "norm", "cosine", "dist", "accuracy" (1-D arrays of n + 1
         entries after n steps, the starting point first; NaN where not tracked or, for cosine and
-        dist, where a matrix is zero) and "stop_reason" ("max_iter", "zero gradient" or
-        "max_margin"). For "joint", norm, cosine and dist end in _ov and _kq.
+        dist, where a matrix is zero), with `early_stopping` "validation_loss", and "stop_reason":
+        "max_iter", "zero gradient", "early stopping", "converged" (the objective no longer falls),
+        "no descent" (the line search of "lbfgs" finds nothing lower), "max_margin" or "smoothing".
+        For "joint", norm, cosine and dist end in _ov and _kq. The loss is without the penalty.
 
     loss_curve_ : ndarray
         The losses of all stages, one after the other.
@@ -172,15 +229,23 @@ class NTPTransformerClassifier(ClassifierMixin, FittedMatrices, BaseEstimator):
 
     _parameter_constraints = {
         "stages": [tuple, list],
-        "solver": [StrOptions({"ngd", "max_margin"})],
+        "solver": [StrOptions({"ngd", "lbfgs", "max_margin"})],
         "step_size": [Interval(Real, 0, None, closed="neither"), tuple, list],
-        "step_schedule": [StrOptions({"constant", "invscaling"})],
+        "step_schedule": [StrOptions({"constant", "invscaling", "linear"})],
         "max_iter": [Interval(Integral, 1, None, closed="left"), tuple, list],
+        "alpha": [Interval(Real, 0, None, closed="left")],
+        "smoothing": [StrOptions({"kneser-ney"}), None],
+        "attention_start": [Interval(Real, None, None, closed="neither")],
         "collocation": [StrOptions(set(COLLOCATION_MODES))],
         "vocabulary": ["array-like", None],
         "handle_unknown": [StrOptions({"orthogonal", "error"})],
         "track_alignment": ["boolean"],
         "warm_start": ["boolean"],
+        "early_stopping": ["boolean"],
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "random_state": ["random_state"],
         "n_jobs": [
             Interval(Integral, 1, None, closed="left"),
             Interval(Integral, None, -1, closed="right"),
@@ -197,11 +262,19 @@ class NTPTransformerClassifier(ClassifierMixin, FittedMatrices, BaseEstimator):
         step_size=0.2,
         step_schedule="constant",
         max_iter=1000,
+        alpha=0.0,
+        smoothing=None,
+        attention_start=0.0,
         collocation="auto",
         vocabulary=None,
         handle_unknown="orthogonal",
         track_alignment=False,
         warm_start=False,
+        early_stopping=False,
+        validation_fraction=0.1,
+        n_iter_no_change=10,
+        tol=1e-4,
+        random_state=None,
         n_jobs=None,
         verbose=0,
     ):
@@ -210,11 +283,19 @@ class NTPTransformerClassifier(ClassifierMixin, FittedMatrices, BaseEstimator):
         self.step_size = step_size
         self.step_schedule = step_schedule
         self.max_iter = max_iter
+        self.alpha = alpha
+        self.smoothing = smoothing
+        self.attention_start = attention_start
         self.collocation = collocation
         self.vocabulary = vocabulary
         self.handle_unknown = handle_unknown
         self.track_alignment = track_alignment
         self.warm_start = warm_start
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
 
@@ -245,6 +326,7 @@ class NTPTransformerClassifier(ClassifierMixin, FittedMatrices, BaseEstimator):
             On invalid input or parameters, naming the sentence or the parameter.
         """
         stages = self._check_stages()
+        self._check_solver()
         step_size = self._per_stage("step_size", len(stages), Real)
         max_iter = self._per_stage("max_iter", len(stages), Integral)
         data = build_dataset(
@@ -254,25 +336,29 @@ class NTPTransformerClassifier(ClassifierMixin, FittedMatrices, BaseEstimator):
             collocation=self.collocation,
             vocabulary=self.vocabulary,
             handle_unknown=self.handle_unknown,
+            held_out=self.validation_fraction if self.early_stopping else 0.0,
+            random_state=self.random_state,
             estimator=self,
         )
-        start = self._starting_point(stages, data)
-        steps = []
-        for stage, eta, n in zip(stages, step_size, max_iter, strict=True):
-            done = max(len(start.history.get(stage, {}).get("loss", ())) - 1, 0)
-            done = 0 if self.solver == "max_margin" else done
-            steps.append(StepSizes(float(eta), self.step_schedule, done, done + int(n)))
+        origin = starting_model(data, self.smoothing, self.attention_start)
+        start = self._continued(stages, data) or replace(origin, output=zero_model(data).output)
+        plan = Plan(
+            stages,
+            [
+                StepSizes(float(eta), self.step_schedule, done, done + int(n))
+                for eta, n, done in zip(step_size, max_iter, self._done(stages, start), strict=True)
+            ],
+            solver=self.solver,
+            alpha=self.alpha,
+            smoothing=self.smoothing,
+            early_stopping=self.early_stopping,
+            n_iter_no_change=self.n_iter_no_change,
+            tol=self.tol,
+            track=self.track_alignment,
+            n_jobs=self.n_jobs,
+        )
         try:
-            model = train(
-                data,
-                start,
-                stages,
-                steps,
-                solver=self.solver,
-                track=self.track_alignment,
-                n_jobs=self.n_jobs,
-                report=self._report if self.verbose else None,
-            )
+            model = train(data, start, plan, origin=origin, report=self._report)
         except MaxMarginError as error:
             name = "track_alignment=True" if self.track_alignment else "solver='max_margin'"
             raise ValueError(f"{name} needs a certified reference: {error}") from error
@@ -286,6 +372,20 @@ class NTPTransformerClassifier(ClassifierMixin, FittedMatrices, BaseEstimator):
         if self.solver == "max_margin" and "joint" in stages:
             raise ValueError('solver="max_margin" has no reference for stages with "joint".')
         return stages
+
+    def _check_solver(self):
+        """Refuse parameters that the solver has no use for."""
+        lbfgs, closed = self.solver == "lbfgs", self.solver == "max_margin"
+        for name, off, unused in (
+            ("alpha", 0.0, not lbfgs),
+            ("step_schedule", "constant", lbfgs),
+            ("smoothing", None, closed),
+            ("attention_start", 0.0, closed),
+            ("early_stopping", False, closed),
+        ):
+            value = getattr(self, name)
+            if unused and value != off:
+                raise ValueError(f"{name}={value!r} has no meaning with solver={self.solver!r}.")
 
     def _per_stage(self, name, n_stages, kind):
         """A parameter that may be one number or a tuple with one per stage, as a list."""
@@ -304,16 +404,21 @@ class NTPTransformerClassifier(ClassifierMixin, FittedMatrices, BaseEstimator):
                 )
         return values
 
-    def _starting_point(self, stages, data):
-        """The zero model, or with `warm_start` the fitted one."""
+    def _continued(self, stages, data):
+        """The fitted model to continue with `warm_start`, or None."""
         fitted = self.warm_start and hasattr(self, "classes_")
         if stages == ("kq",) and not fitted:
             raise ValueError(
                 'stages=("kq",) trains W_kq on a fitted W_ov: fit with stages=("ov",) first, then '
                 'set_params(stages=("kq",), warm_start=True) and fit again.'
             )
+        if self.smoothing is not None and not fitted and "ov" not in stages:
+            raise ValueError(
+                f'smoothing={self.smoothing!r} is the closed form of stage "ov", which stages='
+                f"{short(stages)} leave out: use ({', '.join(map(repr, ('ov', *stages)))})."
+            )
         if not fitted:
-            return zero_model(data)
+            return None
         vocabulary = token_array(data.vocabulary)
         for name, now in (("vocabulary_", vocabulary), ("classes_", data.classes)):
             if not np.array_equal(getattr(self, name), now):
@@ -335,14 +440,23 @@ class NTPTransformerClassifier(ClassifierMixin, FittedMatrices, BaseEstimator):
         }
         return Model(self._output(), self._attention(), history, reasons)
 
+    def _done(self, stages, start):
+        """Steps already taken of the schedule of each stage."""
+        if self.solver == "max_margin":
+            return [0] * len(stages)
+        return [max(len(start.history.get(stage, {}).get("loss", ())) - 1, 0) for stage in stages]
+
     def _report(self, stage, n_steps, t, record):
         """Print the progress of one stage: some ten lines, or all with ``verbose=2``."""
+        if not self.verbose:
+            return
         every = 1 if self.verbose > 1 else max(1, n_steps // 10)
         if t % every == 0 or t == n_steps:
-            norm = ", ".join(f"{k} {v:.6g}" for k, v in record.items() if k.startswith("norm"))
+            shown = {k: v for k, v in record.items() if k.startswith("norm") or k.endswith("loss")}
+            del shown["log_loss"]
             print(
                 f"[NTPTransformerClassifier] stage {stage}, step {t}/{n_steps}, "
-                f"loss {record['loss']:.6g}, {norm}"
+                + ", ".join(f"{name} {value:.6g}" for name, value in shown.items())
             )
 
     def _store(self, data, model):
@@ -365,6 +479,7 @@ class NTPTransformerClassifier(ClassifierMixin, FittedMatrices, BaseEstimator):
         self.base_ov_ = model.output.base
         self._ov_offsets, self._ov_classes = model.output.offsets, model.output.classes
         self._ov_value = model.output.value
+        self.base_kq_ = model.attention.base
         self._kq_key, self._kq_value = model.attention.key, model.attention.value
         pairs = data.collocation
         self._pairs = {"token": pairs.pair_token, "class": pairs.classes, "share": pairs.share}

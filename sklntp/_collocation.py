@@ -21,6 +21,7 @@ class Collocation:
     tokens: np.ndarray  # (n_paired,) the tokens with a pair, increasing
     offsets: np.ndarray  # (n_paired + 1,) the pairs of tokens[i] are offsets[i]:offsets[i + 1]
     classes: np.ndarray  # (n_pairs,)
+    weight: np.ndarray  # (n_pairs,) sample weight
     share: np.ndarray  # (n_pairs,) f_xv: share of the token's weight; sums to 1 per token
     probability: np.ndarray  # (n_paired,) pi_x: weight of the token in the loss; sums to 1
 
@@ -53,12 +54,12 @@ def resolve_mode(mode, contexts):
     if mode != "auto":
         return mode
     alone = np.zeros(contexts.n_tokens + 1, dtype=bool)
-    alone[contexts.query[_is_single(contexts)]] = True
+    alone[contexts.query[is_single(contexts)]] = True
     alone[-1] = True  # unknown tokens do not count
     return "single" if alone[contexts.tokens].all() else "last"
 
 
-def _is_single(contexts):
+def is_single(contexts):
     """Contexts of a one-token sentence: one distinct token, occurring once."""
     single = contexts.lengths == 1
     single[single] = contexts.counts[contexts.offsets[:-1][single]] == 1
@@ -92,7 +93,7 @@ def build_collocation(mode, contexts, labels, n_classes):
     else:
         tokens = contexts.query[context]
         if mode == "single":
-            single = _is_single(contexts)[context]
+            single = is_single(contexts)[context]
             tokens, classes, weight = tokens[single], classes[single], weight[single]
     known = tokens < contexts.n_tokens
     if not known.any():
@@ -116,6 +117,7 @@ def build_collocation(mode, contexts, labels, n_classes):
         tokens=paired,
         offsets=offsets,
         classes=classes,
+        weight=weight,
         share=weight / np.repeat(token_weight, np.diff(offsets)),
         probability=probability,
     )

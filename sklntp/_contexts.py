@@ -6,7 +6,7 @@ that the order of the sentences leaves no trace, and contexts of equal length ar
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -40,6 +40,21 @@ class Contexts:
         """Number of distinct tokens of each context, (n_contexts,), not decreasing."""
         return np.diff(self.offsets)
 
+    def select(self, rows):
+        """Some of the contexts, in the same order and without sentences."""
+        lengths = self.lengths[rows]
+        at = flat_ranges(self.offsets[rows], lengths)
+        offsets = np.append(0, np.cumsum(lengths))
+        none = np.empty(0, dtype=np.intp)
+        return replace(
+            self,
+            offsets=offsets,
+            tokens=self.tokens[at],
+            counts=self.counts[at],
+            query=self.query[rows],
+            inverse=none,
+        )
+
     def blocks(self):
         """Yield (length, rows, positions): slices of the contexts with `length` distinct tokens."""
         lengths = self.lengths
@@ -68,6 +83,20 @@ class Labels:
     def context(self):
         """The context of each label, (n_labels,)."""
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+
+    def select(self, rows):
+        """The labels of some contexts."""
+        sizes = np.diff(self.offsets)[rows]
+        at = flat_ranges(self.offsets[rows], sizes)
+        weight = self.context_weight[rows]
+        return Labels(
+            np.append(0, np.cumsum(sizes)),
+            self.classes[at],
+            self.weight[at],
+            self.share[at],
+            weight,
+            weight / weight.sum(),
+        )
 
 
 def merge_contexts(codes, offsets, n_tokens):

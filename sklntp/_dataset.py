@@ -8,6 +8,7 @@ import numpy as np
 from sklntp._coding import code_ints, code_objects, lookup, recode
 from sklntp._collocation import COLLOCATION_MODES, Collocation, build_collocation, resolve_mode
 from sklntp._contexts import Contexts, Labels, merge_contexts, merge_labels
+from sklntp._held_out import hold_out
 from sklntp._orders import Orders, build_orders
 from sklntp._rows import plain_token
 from sklntp._sequences import read_sequences, short, show, token_array
@@ -30,6 +31,7 @@ class Dataset:
     sentences: np.ndarray  # (n_kept,) index in X of the sentences of positive weight
     label_codes: np.ndarray  # (n_kept,) class code of the next token of each
     features: dict  # n_features_in_, feature_names_in_ where X has them
+    held_out: tuple | None = None  # (Contexts, Labels) that are not trained on
 
 
 def build_dataset(
@@ -40,6 +42,8 @@ def build_dataset(
     collocation="auto",
     vocabulary=None,
     handle_unknown="orthogonal",
+    held_out=0.0,
+    random_state=None,
     estimator=None,
 ):
     """Validate, encode and merge.
@@ -51,6 +55,10 @@ def build_dataset(
     collocation : {"auto", "single", "last", "context"}, default="auto"
     vocabulary : sequence of distinct tokens, default=None
     handle_unknown : {"orthogonal", "error"}, default="orthogonal"
+    held_out : float, default=0.0
+        Share of the distinct contexts to hold out.
+    random_state : None, int or RandomState
+        Which ones.
     estimator : estimator, default=None
         Named in the messages about X; not changed.
 
@@ -65,6 +73,11 @@ def build_dataset(
     merged = merge_data(X, y, sample_weight, vocabulary, handle_unknown, estimator)
     contexts, labels, n_classes = merged["contexts"], merged["labels"], len(merged["classes"])
     mode = resolve_mode(collocation, contexts)
+    if held_out:
+        (contexts, labels), merged["held_out"] = hold_out(
+            contexts, labels, mode, held_out, random_state
+        )
+        merged |= {"contexts": contexts, "labels": labels}
     pairs = build_collocation(mode, contexts, labels, n_classes)
     orders = build_orders(contexts, labels, pairs, n_classes)
     return Dataset(**merged, mode=mode, collocation=pairs, orders=orders)

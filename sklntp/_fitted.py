@@ -23,7 +23,7 @@ class FittedMatrices:
         )
 
     def _attention(self):
-        return AttentionWeights(self._kq_key, self._kq_value, len(self.vocabulary_))
+        return AttentionWeights(self._kq_key, self._kq_value, self.base_kq_)
 
     @property
     def _orders(self):
@@ -52,8 +52,8 @@ class FittedMatrices:
     def coef_kq_(self):
         """W_kq[key token, query token], ndarray of shape (n_tokens, n_tokens)."""
         check_is_fitted(self)
-        self._check_dense(len(self.vocabulary_), "sparse_coef_kq_")
-        return self.sparse_coef_kq_.toarray()
+        self._check_dense(len(self.vocabulary_), "sparse_coef_kq_ and base_kq_")
+        return self.sparse_coef_kq_.toarray() + self.base_kq_[:, None]
 
     @property
     def sparse_coef_ov_(self):
@@ -63,11 +63,12 @@ class FittedMatrices:
 
     @property
     def sparse_coef_kq_(self):
-        """W_kq, csr_array of shape (n_tokens, n_tokens)."""
+        """W_kq minus base_kq_, csr_array of shape (n_tokens, n_tokens)."""
         check_is_fitted(self)
         n_tokens = len(self.vocabulary_)
         query, token = np.divmod(self._kq_key, n_tokens)
-        return csr_array((self._kq_value, (token, query)), shape=(n_tokens, n_tokens))
+        value = self._kq_value - self.base_kq_[token]
+        return csr_array((value, (token, query)), shape=(n_tokens, n_tokens))
 
     def coef_in_embedding(self, E):
         """Both matrices in the coordinates of an orthonormal embedding, as in the paper.
@@ -125,7 +126,7 @@ class FittedMatrices:
                 f"{self.vocabulary_[u]!s}, its largest deviation."
             )
         W_ov = self.sparse_coef_ov_ @ E + self.base_ov_ @ E
-        return W_ov, E.T @ (self.sparse_coef_kq_ @ E)
+        return W_ov, E.T @ (self.sparse_coef_kq_ @ E + np.outer(self.base_kq_, E.sum(axis=0)))
 
     @property
     def collocation_(self):

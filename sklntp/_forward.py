@@ -51,13 +51,30 @@ class OutputWeights:
         return weights
 
 
+def dense_output(table):
+    """OutputWeights with an entry for every class, from W_ov.T of shape (V, C)."""
+    n_tokens, n_classes = table.shape
+    return OutputWeights(
+        offsets=np.arange(n_tokens + 1) * n_classes,
+        classes=np.tile(np.arange(n_classes), n_tokens),
+        value=table.ravel(),
+        base=np.zeros(n_tokens),
+        n_classes=n_classes,
+    )
+
+
 @dataclass(frozen=True)
 class AttentionWeights:
-    """W_kq on the (token, query) pairs that met in training; zero elsewhere."""
+    """W_kq on the (token, query) pairs that met in training; elsewhere the base of the token."""
 
     key: np.ndarray  # (n_pairs,) query * V + token, increasing
     value: np.ndarray  # (n_pairs,) W_kq[token, query]
-    n_tokens: int  # V
+    base: np.ndarray  # (V,) W_kq[token, q] for every query q without an entry, unknown ones too
+
+    @property
+    def n_tokens(self):
+        """V."""
+        return len(self.base)
 
     def find(self, query, tokens):
         """Index of each (query, token) among the pairs; n_pairs where there is none."""
@@ -67,9 +84,9 @@ class AttentionWeights:
         return np.where(hit, at, len(self.key))
 
     def scores(self, query, tokens):
-        """W_kq[token, query], elementwise; an unknown token or query scores 0."""
+        """W_kq[token, query], elementwise; an unknown token scores 0."""
         at = self.find(query, tokens)
-        scores = np.zeros(at.shape)
+        scores = np.append(self.base, 0.0)[np.minimum(tokens, self.n_tokens)]
         hit = at < len(self.key)
         scores[hit] = self.value[at[hit]]
         return scores

@@ -4,8 +4,8 @@ import numpy as np
 
 from sklntp._general_block import GeneralBlock
 from sklntp._losses import NOISE, attends
-from sklntp._ngd import Evaluation
 from sklntp._output import DenseOutput
+from sklntp._solution import Evaluation
 from sklntp._sums import ScaledSum, finite, sum_losses
 from sklntp._threads import Threads
 

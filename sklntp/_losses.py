@@ -15,7 +15,7 @@ from sklntp._coding import unique_keys
 from sklntp._distinct_block import DistinctBlock
 from sklntp._general_block import GeneralBlock
 from sklntp._gradients import label_residuals
-from sklntp._ngd import Evaluation
+from sklntp._solution import Evaluation
 from sklntp._sums import ScaledSum, finite, mean_loss, sum_losses
 from sklntp._threads import Threads
 

@@ -6,33 +6,10 @@ matrix that is trained; ``multiplicity`` counts them, so that the norms are thos
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
-
-class Evaluation(NamedTuple):
-    """Loss and gradient at one point; what every loss of this package returns.
-
-    The gradient is ``gradient * exp(log_scale)``: on separable data it falls below the smallest
-    float64 long before its direction stops mattering.
-    """
-
-    loss: float
-    log_loss: float  # natural log of the loss, finite even where the loss underflows
-    gradient: np.ndarray  # d loss / d (one entry of the matrix) / exp(log_scale); the caller's own
-    log_scale: float
-    noise: float  # a norm of `gradient` at or below this is rounding error
-
-
-@dataclass(frozen=True)
-class NGDResult:
-    """Where the descent ended, the way there, and why it stopped."""
-
-    theta: np.ndarray
-    history: dict  # name -> list of n_iter + 1 floats, the starting point first
-    n_iter: int
-    stop_reason: str  # "max_iter" or "zero gradient"
+from sklntp._solution import Solution, Track
 
 
 def weighted_norm(values, multiplicity=1.0):
@@ -54,10 +31,13 @@ def weighted_norm(values, multiplicity=1.0):
 
 @dataclass(frozen=True)
 class StepSizes:
-    """The step sizes eta_t for t = start, ..., stop - 1: eta, or eta / sqrt(t + 1)."""
+    """The step sizes eta_t for t = start, ..., stop - 1.
+
+    eta; eta / sqrt(t + 1) with "invscaling"; eta (1 - t / stop) with "linear".
+    """
 
     eta: float
-    schedule: str = "constant"  # or "invscaling"
+    schedule: str = "constant"  # or "invscaling", "linear"
     start: int = 0
     stop: int = 0
 
@@ -67,21 +47,24 @@ class StepSizes:
     def __getitem__(self, step):
         if self.schedule == "constant":
             return self.eta
-        return self.eta / math.sqrt(self.start + step + 1)
+        t = self.start + step
+        if self.schedule == "linear":
+            return self.eta * ((self.stop - t) / self.stop)
+        return self.eta / math.sqrt(t + 1)
 
     def total(self):
         """The sum of all steps, the norm that they reach in one direction."""
         if self.schedule == "constant":
             return self.eta * len(self)
+        if self.schedule == "linear":
+            return self.eta * (len(self) * (len(self) + 1) / (2 * self.stop))
         exact = min(self.stop, self.start + 1_000_000)
         total = float(np.sum(1.0 / np.sqrt(np.arange(self.start, exact) + 1.0)))
         # Midpoint rule for the rest; its relative error is below 1e-12 from there on.
         return self.eta * (total + 2.0 * (math.sqrt(self.stop + 0.5) - math.sqrt(exact + 0.5)))
 
 
-def normalized_gradient_descent(
-    evaluate, theta, *, steps, multiplicity=1.0, monitor=None, report=None
-):
+def normalized_gradient_descent(evaluate, theta, *, steps, multiplicity=1.0, track=None):
     """Minimise by theta <- theta - eta_t G / ||G||_F.
 
     Parameters
@@ -94,29 +77,23 @@ def normalized_gradient_descent(
         Step sizes.
     multiplicity : float or ndarray of shape (n_parameters,), default=1.0
         How many entries of the matrix each parameter stands for.
-    monitor : callable, default=None
-        ``monitor(theta) -> dict of float``, recorded beside the loss at every point.
-    report : callable, default=None
-        ``report(t, record)``, called at every point with what was recorded there.
+    track : Track, default=None
+        What to record, and when to stop early.
 
     Returns
     -------
-    NGDResult
+    Solution
         After fewer steps than asked for where the gradient is exactly zero or rounding error:
         a normalized step along rounding error would be a full step in a random direction.
     """
     theta = theta.copy()
-    history = {}
+    track = Track() if track is None else track
     stop_reason = "max_iter"
     for t in range(len(steps) + 1):
         value = evaluate(theta)
-        record = {"loss": value.loss, "log_loss": value.log_loss}
-        if monitor is not None:
-            record |= monitor(theta)
-        for name, number in record.items():
-            history.setdefault(name, []).append(number)
-        if report is not None:
-            report(t, record)
+        if track.add(theta, value.loss, value.log_loss):
+            stop_reason = "early stopping"
+            break
         if t == len(steps):
             break
         norm = weighted_norm(value.gradient, multiplicity)
@@ -128,4 +105,4 @@ def normalized_gradient_descent(
         step /= norm  # first: eta / norm may overflow
         step *= steps[t]
         theta -= step
-    return NGDResult(theta, history, t, stop_reason)
+    return Solution(track.best(theta), track.history, t, stop_reason)

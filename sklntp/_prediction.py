@@ -68,13 +68,23 @@ class Predictor:
             key = contexts.inverse.astype(np.int64) * (self.n_classes + 1) + labels[sentences]
             key, inverse = np.unique(key, return_inverse=True)
             context, label = np.divmod(key, self.n_classes + 1)
-            found = np.empty(len(key))
-            for rows, excess, _ in self._blocks(contexts):
-                chosen = slice(*np.searchsorted(context, [rows.start, rows.stop]))
-                found[chosen] = _log_proba(excess, context[chosen] - rows.start, label[chosen])
+            found = self._contexts_log_proba(contexts, context, label)
             found[label == self.n_classes] = -np.inf
             log_p[sentences] = found[inverse.ravel()]
         return log_p
+
+    def mean_loss(self, contexts, labels):
+        """Weighted mean of -log p over the next tokens of contexts."""
+        log_p = self._contexts_log_proba(contexts, labels.context, labels.classes)
+        return float(-np.average(log_p, weights=labels.weight))
+
+    def _contexts_log_proba(self, contexts, context, label):
+        """Log-probability of classes in contexts; `context` does not decrease."""
+        found = np.empty(len(context))
+        for rows, excess, _ in self._blocks(contexts):
+            chosen = slice(*np.searchsorted(context, [rows.start, rows.stop]))
+            found[chosen] = _log_proba(excess, context[chosen] - rows.start, label[chosen])
+        return found
 
     def dense(self, codes, offsets, transform, out):
         """Fill `out`, one row per sentence, with ``transform(logits)`` and return it.

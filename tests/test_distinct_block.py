@@ -27,7 +27,7 @@ def attention_loss(data, excess=3.0, **kwargs):
     value = np.broadcast_to(excess, len(pairs.classes)).astype(float)
     output = OutputWeights(offsets, pairs.classes, value, np.zeros(n_tokens), len(data.classes))
     key = context_pairs(data.contexts)
-    attention = AttentionWeights(key, np.zeros(len(key)), n_tokens)
+    attention = AttentionWeights(key, np.zeros(len(key)), np.zeros(n_tokens))
     return AttentionLoss(data.contexts, data.labels, output, attention, **kwargs)
 
 

@@ -65,7 +65,7 @@ class Case:
         self.data = build_dataset(X, y, weights, collocation="last", vocabulary=range(10))
         self.n_classes = len(self.data.classes)
         key = context_pairs(self.data.contexts)
-        self.pairs = AttentionWeights(key, np.zeros(len(key)), self.n_tokens)
+        self.pairs = AttentionWeights(key, np.zeros(len(key)), np.zeros(self.n_tokens))
 
     def set_output(self, w_ov):
         """Takes W_ov.T, (V, C), with one column for tokens 0 and 1."""

@@ -44,7 +44,7 @@ class Problem:
         labels = np.searchsorted(self.data.classes, y).tolist()
         self.samples = sentences, labels, weights
         self.key = context_pairs(self.data.contexts)
-        self.pairs = AttentionWeights(self.key, np.zeros(len(self.key)), n_tokens)
+        self.pairs = AttentionWeights(self.key, np.zeros(len(self.key)), np.zeros(n_tokens))
 
     def attention_matrix(self, theta):
         """Dense W_kq (V + 1, V + 1) from its entries on the pairs."""
@@ -150,7 +150,9 @@ def _random_collocation(rng, n_tokens=7, n_classes=6):
     probability = probability[tokens] / probability.sum()
     support, share = support[tokens], share[tokens]
     offsets = np.append(0, np.cumsum(support.sum(axis=1)))
-    collocation = Collocation(tokens, offsets, np.nonzero(support)[1], share[support], probability)
+    collocation = Collocation(
+        tokens, offsets, np.nonzero(support)[1], share[support], share[support], probability
+    )
     samples = [
         ([row], label, probability[row] * share[row, label])
         for row, label in zip(*np.nonzero(share), strict=True)

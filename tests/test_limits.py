@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from data import CHAIN, CYC, ONE, fitted
 
-from sklntp import NTPTransformerClassifier, _dataset, _fitted, _orders, _training
+from sklntp import NTPTransformerClassifier, _dataset, _fitted, _orders, _stages
 from sklntp._max_margin import MaxMarginError
 
 
@@ -16,7 +16,7 @@ def test_max_margin_has_no_reference_for_the_joint_stage():
 
 
 def test_a_joint_stage_that_would_not_fit_is_refused(monkeypatch):
-    monkeypatch.setattr(_training, "_MAX_DENSE", 8)
+    monkeypatch.setattr(_stages, "_MAX_DENSE", 8)
     for stages in (("joint",), ("ov", "kq", "joint")):
         with pytest.raises(ValueError, match=r"3 classes x 3 tokens.*stages=\(\"ov\", \"kq\"\)"):
             fitted(ONE, stages=stages)
@@ -114,7 +114,7 @@ def test_fit_refuses_a_reference_without_certificate(monkeypatch, params, name):
     def refuse(*args, **kwargs):
         raise MaxMarginError("no certificate")
 
-    monkeypatch.setattr(_training, "solve_kq", refuse)
+    monkeypatch.setattr(_stages, "solve_kq", refuse)
     with pytest.raises(ValueError, match=f"{name}.* needs a certified reference: no certificate"):
         fitted(ONE, **params)
 

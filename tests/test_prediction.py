@@ -42,7 +42,7 @@ def random_model(kind, seed):
         rng.integers(0, n_tokens + 1, lengths.sum()),
         np.concatenate([[0], lengths.cumsum()]),
     )
-    return output, AttentionWeights(key, score, n_tokens), sentences
+    return output, AttentionWeights(key, score, np.zeros(n_tokens)), sentences
 
 
 def dense_logits(output, attention, sentences):

@@ -1,0 +1,109 @@
+"""The closed form of stage 1: W_ov as logarithms of smoothed counts, with back-off along suffixes.
+
+Interpolated modified Kneser-Ney smoothing [1]_. For a token x with counts c(x, v) of next tokens v
+and back-off x' (an n-gram's is its suffix, any other token's is the root)::
+
+    p(v | x) = max(c(x, v) - D, 0) / c(x) + lambda(x) p(v | x'),     W_ov[v, x] = log p(v | x)
+
+where lambda(x) makes the sum 1 and D is D_1, D_2 or D_3 for counts up to 1, up to 2, and above.
+Tokens that n-grams back off to count each n-gram with a next token once (continuation counts), and
+so does the root, p(v | root) = (n(v) + 1) / (sum_u n(u) + C), with n(v) the number of distinct
+queries followed by v. With all attention on the longest n-gram of a context the model is then the
+Kneser-Ney n-gram model itself.
+
+References
+----------
+.. [1] S. F. Chen, J. Goodman, "An empirical study of smoothing techniques for language modeling",
+   Computer Speech & Language 13 (1999).
+"""
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from sklntp._contexts import sum_by_key
+from sklntp._forward import dense_output
+from sklntp._ngrams import order, suffixes
+
+
+def smoothed_output(data):
+    """W_ov of the closed form, on all tokens of the vocabulary and all classes.
+
+    Parameters
+    ----------
+    data : Dataset
+
+    Returns
+    -------
+    OutputWeights
+    """
+    n_tokens, n_classes = len(data.vocabulary), len(data.classes)
+    pairs = data.collocation
+    counts = csr_array(
+        (pairs.weight, (pairs.pair_token, pairs.classes)), shape=(n_tokens, n_classes)
+    )
+    level = np.array([order(token) for token in data.vocabulary])
+    parent = _parents(data.vocabulary)
+    counts = _continuations(counts, parent)
+    table = np.empty((n_tokens, n_classes))
+    root = _root(data, n_classes)
+    for n in np.unique(level):
+        rows = np.flatnonzero(level == n)
+        back = np.where((parent[rows] < 0)[:, None], root, table[parent[rows]])
+        table[rows] = _interpolate(counts[rows], back)
+    return dense_output(np.log(table, out=table))
+
+
+def _parents(vocabulary):
+    """The index of the token that each one backs off to; -1: the root."""
+    index = {token: i for i, token in enumerate(vocabulary)}
+    parent = np.full(len(vocabulary), -1)
+    for i, token in enumerate(vocabulary):
+        while parent[i] < 0 and (candidates := suffixes(token)):
+            parent[i] = next((index[c] for c in candidates if c in index), -1)
+            token = candidates[-1]
+    return parent
+
+
+def _continuations(counts, parent):
+    """Counts in which tokens that others back off to count each of these once.
+
+    What no n-gram of the vocabulary covers keeps its count: these are the contexts that begin
+    there, and n-grams that are too rare to be tokens.
+    """
+    child = np.flatnonzero(parent >= 0)
+    where = (parent[child], child)
+    gather = csr_array((np.ones(len(child)), where), shape=(len(parent), len(parent)))
+    repeats = counts.copy()
+    repeats.data = np.maximum(counts.data - 1.0, 0.0)
+    return csr_array(counts - gather @ repeats)
+
+
+def _root(data, n_classes):
+    """Probabilities of next tokens by the number of distinct queries before them, (C,)."""
+    query = data.contexts.query[data.labels.context].astype(np.int64)
+    key, weight = sum_by_key(query * n_classes + data.labels.classes, data.labels.weight)
+    n = np.bincount(key % n_classes, weights=np.minimum(weight, 1.0), minlength=n_classes) + 1.0
+    return n / n.sum()
+
+
+def _interpolate(counts, back):
+    """p(v | x) for rows of counts of one order, and of the back-off, (n_rows, C)."""
+    size = np.ceil(counts.data - 1e-9).astype(int)  # of weights that are sums of fractions
+    discount = np.append(0.0, _discounts(np.bincount(np.minimum(size, 5), minlength=5)[1:5]))
+    discount = np.minimum(discount[np.minimum(size, 3)], counts.data)
+    row = np.repeat(np.arange(len(back)), np.diff(counts.indptr))
+    total = np.bincount(row, weights=counts.data, minlength=len(back))
+    seen = total > 0
+    freed = np.bincount(row, weights=discount, minlength=len(back))
+    share = np.divide(freed, total, out=np.ones(len(back)), where=seen)
+    p = back * share[:, None]
+    p[row, counts.indices] += (counts.data - discount) / total[row]
+    return p
+
+
+def _discounts(n):
+    """D_1, D_2, D_3 from how many counts are 1, 2, 3 and 4; within (0, i) whatever they are."""
+    n1, n2, n3, n4 = np.maximum(n, 1)
+    y = n1 / (n1 + 2 * n2)
+    raw = [1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3]
+    return np.clip(raw, 0.05, [0.95, 1.9, 2.85])
