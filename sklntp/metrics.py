@@ -3,6 +3,7 @@
 from sklntp._alignment import Alignment, alignment
 from sklntp._generalization import GeneralizationReport, generalization_report
 from sklntp._rates import ConvergenceRate, DirectionRate, RateFit, convergence_rate
+from sklntp._scorers import neg_log_loss, perplexity, top_k_accuracy
 
 __all__ = [
     "Alignment",
@@ -13,4 +14,7 @@ __all__ = [
     "alignment",
     "convergence_rate",
     "generalization_report",
+    "neg_log_loss",
+    "perplexity",
+    "top_k_accuracy",
 ]
