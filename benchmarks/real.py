@@ -34,10 +34,40 @@ import protocol
 from common import duration, in_subprocess, markdown_table, peak_memory, progress
 from ngrams import NGramClassifier
 
+from sklntp import NTPTransformerClassifier, make_next_token_pipeline
 from sklntp.metrics import neg_log_loss
 
 ALPHAS = [0.01, 0.03, 0.1, 0.3, 1.0]
 ORDERS = [1, 2, 3, 4, 5, 6, 7, 8]
+
+# What the search of the recommended pipeline tries. On few types of tokens: n-grams and many
+# positions; on many (words): few positions and a strong penalty. On both: the closed form alone,
+# with attention on the longest n-gram, which is the Kneser-Ney n-gram model.
+MANY_TYPES = 100
+NGRAM = {
+    "ngrams__max_n": [2, 4, 6],
+    "positions__max_distance": [1],
+    "positions__keep_untagged": [False],
+    "classifier__stages": [("ov",)],
+    "classifier__attention_start": [3.0],
+}
+FEW = [
+    {"ngrams__max_n": [2], "classifier__alpha": [0.03, 0.1, 0.3, 1.0]},
+    {
+        "ngrams__max_n": [4],
+        "classifier__alpha": [0.3, 1.0],
+        "classifier__attention_start": [0.0],
+    },
+    NGRAM,
+]
+MANY = [
+    {
+        "ngrams__max_n": [1],
+        "positions__max_distance": [2, 3],
+        "classifier__alpha": [1.0, 3.0],
+    },
+    NGRAM,
+]
 
 
 def search(estimator, grid, training):
@@ -97,6 +127,25 @@ def logistic_regression(training):
         return search(model, {"lr__C": [0.03, 0.3, 3.0]}, training)
 
 
+def paper(training):
+    """The paper's recipe: W_ov from contexts of one token, both stages of constant steps."""
+    model = NTPTransformerClassifier(collocation="single", max_iter=100, n_jobs=-1)
+    return model.fit(training.X, training.y)
+
+
+def two_stages(training):
+    """The paper's two stages with W_ov from all pairs of last and next token, by L-BFGS."""
+    model = NTPTransformerClassifier(collocation="last", solver="lbfgs", n_jobs=-1)
+    return search(model, {"alpha": [0.1, 1.0, 10.0]}, training)
+
+
+def recommended(training):
+    """The recommended pipeline."""
+    pipeline = make_next_token_pipeline(n_jobs=-1)
+    n_types = len({token for context in training.X for token in context})
+    return search(pipeline, FEW if n_types <= MANY_TYPES else MANY, training)
+
+
 # Each gets a protocol.Training and returns what is fitted on all of it, with predict_proba and
 # classes_; with GridSearchCV's refit_time_ and best_params_ where it searched.
 MODELS = {
@@ -106,6 +155,9 @@ MODELS = {
     "n-gram, Kneser-Ney": kneser_ney,
     "best n-gram": best_ngram,
     "LogisticRegression, last + bag": logistic_regression,
+    "ours, paper": paper,
+    "ours, two stages on last tokens": two_stages,
+    "ours, recommended": recommended,
 }
 
 

@@ -2,6 +2,7 @@
 
 from sklntp import datasets, metrics, model_selection, preprocessing, structure
 from sklntp._classifier import NTPTransformerClassifier
+from sklntp._recipe import make_next_token_pipeline
 
 __version__ = "0.1.0"
 
@@ -9,6 +10,7 @@ __all__ = [
     "NTPTransformerClassifier",
     "__version__",
     "datasets",
+    "make_next_token_pipeline",
     "metrics",
     "model_selection",
     "preprocessing",

@@ -3,13 +3,14 @@
 Interpolated modified Kneser-Ney smoothing [1]_. For a token x with counts c(x, v) of next tokens v
 and back-off x' (an n-gram's is its suffix, any other token's is the root)::
 
-    p(v | x) = max(c(x, v) - D, 0) / c(x) + lambda(x) p(v | x'),     W_ov[v, x] = log p(v | x)
+    p(v | x) = max(c(x, v) - D, 0) / c(x) + lambda(x) p(v | x')
+    W_ov[v, x] = log p(v | x) - mean_u log p(u | x)
 
-where lambda(x) makes the sum 1 and D is D_1, D_2 or D_3 for counts up to 1, up to 2, and above.
-Tokens that n-grams back off to count each n-gram with a next token once (continuation counts), and
-so does the root, p(v | root) = (n(v) + 1) / (sum_u n(u) + C), with n(v) the number of distinct
-queries followed by v. With all attention on the longest n-gram of a context the model is then the
-Kneser-Ney n-gram model itself.
+so that columns sum to zero, as those of descent from zero do. lambda(x) makes the probabilities sum
+to 1, and D is D_1, D_2 or D_3 for counts up to 1, up to 2, and above. Tokens that n-grams back off
+to count each n-gram with a next token once (continuation counts), and so does the root,
+p(v | root) = (n(v) + 1) / (sum_u n(u) + C), with n(v) the number of distinct queries followed by v.
+With all attention on the longest n-gram of a context the model is the Kneser-Ney n-gram itself.
 
 References
 ----------
@@ -50,7 +51,9 @@ def smoothed_output(data):
         rows = np.flatnonzero(level == n)
         back = np.where((parent[rows] < 0)[:, None], root, table[parent[rows]])
         table[rows] = _interpolate(counts[rows], back)
-    return dense_output(np.log(table, out=table))
+    np.log(table, out=table)
+    table -= table.mean(axis=1, keepdims=True)
+    return dense_output(table)
 
 
 def _parents(vocabulary):

@@ -1,13 +1,24 @@
-"""From long sequences to the sentences and next tokens that a next-token model is trained on."""
+"""From event tables and long sequences to the sentences that a next-token model is trained on."""
 
 from numbers import Integral
 
 import numpy as np
 from sklearn.utils import check_array
 
+from sklntp._context_transformers import ContextWindow, PositionTagger
+from sklntp._events import sequences_from_events
+from sklntp._ngram_transformers import LastNGram, NGramTokens
 from sklntp._sequences import flatten, ragged_rows, table_rows, token_array
 
-__all__ = ["as_sequences", "make_contexts"]
+__all__ = [
+    "ContextWindow",
+    "LastNGram",
+    "NGramTokens",
+    "PositionTagger",
+    "as_sequences",
+    "make_contexts",
+    "sequences_from_events",
+]
 
 
 def as_sequences(X):

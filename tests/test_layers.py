@@ -64,6 +64,7 @@ LAYERS = [
         "metrics",
     ],
     ["_classifier", "inspection"],
+    ["_recipe"],
     ["__init__", "__main__"],
 ]
 LAYER = {module: layer for layer, modules in enumerate(LAYERS) for module in modules}

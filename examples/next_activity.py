@@ -1,0 +1,38 @@
+"""From an event table to a tuned, scored and explained model of the next activity."""
+
+import numpy as np
+import pandas as pd
+from sklearn.model_selection import GridSearchCV, GroupKFold, GroupShuffleSplit
+
+from sklntp import make_next_token_pipeline
+from sklntp.metrics import neg_log_loss, perplexity, top_k_accuracy
+from sklntp.preprocessing import make_contexts, sequences_from_events
+
+# %%
+# 400 orders: those checked by hand are refunded when they come back, the others exchanged.
+rng, rows = np.random.default_rng(0), []
+for order in range(400):
+    log, manual = ["receive"], rng.random() < 0.4
+    log += ["check by hand" if manual else "check", "pack"] + ["wait"] * rng.integers(3) + ["ship"]
+    log += ["return", "refund" if manual else "exchange"] * (rng.random() < 0.5) + ["end"]
+    rows += [(order, activity, 10 * order + hour) for hour, activity in enumerate(log)]
+events = pd.DataFrame(rows, columns=["order", "activity", "hour"]).sample(frac=1, random_state=0)
+
+# %%
+# Contexts and their next activities; tuned and scored on orders that were not trained on.
+X, y, groups = make_contexts(sequences_from_events(events, "order", "activity", "hour")[0])
+train, test = next(GroupShuffleSplit(test_size=0.25, random_state=0).split(X, y, groups))
+grid = {"ngrams__max_n": [1, 3], "classifier__alpha": [0.1, 1.0]}
+scoring = {"log-loss": neg_log_loss, "perplexity": perplexity, "top five": top_k_accuracy}
+search = GridSearchCV(
+    make_next_token_pipeline(), grid, scoring=scoring, refit="log-loss", cv=GroupKFold(3)
+).fit(X[train], y[train], groups=groups[train])
+print("chosen:", search.best_params_, "accuracy:", np.mean(search.predict(X[test]) == y[test]))
+print({name: round(score(search, X[test], y[test]), 3) for name, score in scoring.items()})
+
+# %%
+# Why a refund: the tokens that add most to its logit.
+prepare, classifier = search.best_estimator_[:-1], search.best_estimator_[-1]
+sentence = prepare.transform([["receive", "check by hand", "pack", "wait", "ship", "return"]])
+share = classifier.contributions(sentence)[0]
+print(*classifier.predict(sentence), [sentence[0][i] for i in np.argsort(-share)[:3]])
