@@ -33,7 +33,7 @@ def make_next_token_pipeline(
     Parameters
     ----------
     max_length : int, default=20
-        Tokens of a context, the start token not counted.
+        Tokens of a context, the start token counted.
 
     max_n : int, default=2
         Length of the longest n-gram; 1: none.
@@ -65,7 +65,7 @@ def make_next_token_pipeline(
     """
     return Pipeline(
         [
-            ("window", ContextWindow(max_length + 1, start_token="<s>")),
+            ("window", ContextWindow(max_length, start_token="<s>")),
             ("ngrams", NGramTokens(max_n, min_count)),
             ("positions", PositionTagger(max_distance)),
             (
