@@ -9,7 +9,7 @@ unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PIP_USER PIP_TARGET PIP_PREFIX
 
 .DEFAULT_GOAL = help
 .NOTPARALLEL:
-.PHONY: help demo test lint battery test-versions bench clean check-python
+.PHONY: help demo test lint battery test-versions bench real clean check-python
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 15
@@ -32,6 +32,9 @@ test-versions: check-python ## scikit-learn's checks on each of VERSIONS
 
 bench: $(VENV)/.installed-bench ## speed and size beside PyTorch and others, into docs/benchmarks.md
 	$(VENV)/bin/python benchmarks/run.py
+
+real: $(VENV)/.installed-test ## next tokens of your own sequences: make real FILES="log.txt ..."
+	$(VENV)/bin/python benchmarks/real.py $(FILES)
 
 clean: ## remove the environments, caches and built files
 	@for venv in $(VENV) $(VENV)-floor; do [ ! -e $$venv/pyvenv.cfg ] || rm -rf $$venv; done

@@ -6,20 +6,15 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
-from sklntp._coding import lookup
 from sklntp._collocation import COLLOCATION_MODES
-from sklntp._dataset import build_dataset, encode
+from sklntp._dataset import build_dataset
 from sklntp._fitted import FittedMatrices
-from sklntp._forward import position_attention
+from sklntp._fitted_predictions import FittedPredictions
 from sklntp._max_margin import MaxMarginError
-from sklntp._memory import check_memory
 from sklntp._model import Model, starting_model, zero_model
 from sklntp._ngd import StepSizes
-from sklntp._prediction import Predictor, log_softmax, softmax
-from sklntp._sequences import read_sequences, short, token_array
-from sklntp._targets import read_labels
+from sklntp._sequences import short, token_array
 from sklntp._training import Plan, train
 
 _STAGES = [
@@ -32,13 +27,9 @@ _STAGES = [
 ]
 # A matrix then has a norm of at most 1e302, and sums of its entries stay in the range of float64.
 _LARGEST = {Real: 1e290, Integral: 10**12}  # step_size, max_iter
-_INSTEAD = (
-    "Give X in pieces, or use predict for the most probable next tokens, label_log_proba for the "
-    "log-probabilities of given ones: neither holds a number per sentence and class."
-)
 
 
-class NTPTransformerClassifier(ClassifierMixin, FittedMatrices, BaseEstimator):
+class NTPTransformerClassifier(ClassifierMixin, FittedPredictions, FittedMatrices, BaseEstimator):
     """One-layer transformer for next-token prediction, trained with normalized gradient descent.
 
     For a sentence with distinct tokens x, c_x times each, and last token (query) q::
@@ -342,23 +333,10 @@ class NTPTransformerClassifier(ClassifierMixin, FittedMatrices, BaseEstimator):
         )
         origin = starting_model(data, self.smoothing, self.attention_start)
         start = self._continued(stages, data) or replace(origin, output=zero_model(data).output)
-        plan = Plan(
-            stages,
-            [
-                StepSizes(float(eta), self.step_schedule, done, done + int(n))
-                for eta, n, done in zip(step_size, max_iter, self._done(stages, start), strict=True)
-            ],
-            solver=self.solver,
-            alpha=self.alpha,
-            smoothing=self.smoothing,
-            early_stopping=self.early_stopping,
-            n_iter_no_change=self.n_iter_no_change,
-            tol=self.tol,
-            track=self.track_alignment,
-            n_jobs=self.n_jobs,
-        )
+        plan = self._plan(stages, step_size, max_iter, start)
+        report = self._report if self.verbose else None
         try:
-            model = train(data, start, plan, origin=origin, report=self._report)
+            model = train(data, start, plan, origin=origin, report=report)
         except MaxMarginError as error:
             name = "track_alignment=True" if self.track_alignment else "solver='max_margin'"
             raise ValueError(f"{name} needs a certified reference: {error}") from error
@@ -440,16 +418,28 @@ class NTPTransformerClassifier(ClassifierMixin, FittedMatrices, BaseEstimator):
         }
         return Model(self._output(), self._attention(), history, reasons)
 
-    def _done(self, stages, start):
-        """Steps already taken of the schedule of each stage."""
-        if self.solver == "max_margin":
-            return [0] * len(stages)
-        return [max(len(start.history.get(stage, {}).get("loss", ())) - 1, 0) for stage in stages]
+    def _plan(self, stages, step_size, max_iter, start):
+        """How to train, the steps of each stage after those already taken."""
+        steps = []
+        for stage, eta, n in zip(stages, step_size, max_iter, strict=True):
+            done = max(len(start.history.get(stage, {}).get("loss", ())) - 1, 0)
+            done = 0 if self.solver == "max_margin" else done
+            steps.append(StepSizes(float(eta), self.step_schedule, done, done + int(n)))
+        return Plan(
+            stages,
+            steps,
+            solver=self.solver,
+            alpha=self.alpha,
+            smoothing=self.smoothing,
+            early_stopping=self.early_stopping,
+            n_iter_no_change=self.n_iter_no_change,
+            tol=self.tol,
+            track=self.track_alignment,
+            n_jobs=self.n_jobs,
+        )
 
     def _report(self, stage, n_steps, t, record):
         """Print the progress of one stage: some ten lines, or all with ``verbose=2``."""
-        if not self.verbose:
-            return
         every = 1 if self.verbose > 1 else max(1, n_steps // 10)
         if t % every == 0 or t == n_steps:
             shown = {k: v for k, v in record.items() if k.startswith("norm") or k.endswith("loss")}
@@ -497,190 +487,3 @@ class NTPTransformerClassifier(ClassifierMixin, FittedMatrices, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.string = True
         return tags
-
-    # Prediction
-
-    def _codes(self, X):
-        """Sentences as token codes and offsets."""
-        check_is_fitted(self)
-        sequences = read_sequences(self, X, reset=False)
-        vocabulary = self.vocabulary_.tolist()
-        return encode(sequences, vocabulary, self.handle_unknown), sequences.offsets
-
-    def _class_codes(self, y):
-        """Index in `classes_` of each next token, n_classes for one that is not there."""
-        classes = self.classes_
-        if y.dtype.kind == classes.dtype.kind and y.dtype.kind in "mM":  # perhaps of another unit
-            y, classes = (a.astype(np.promote_types(y.dtype, classes.dtype)) for a in (y, classes))
-        classes, labels = classes.tolist(), y.tolist()
-        ours, given = (
-            {"str" if isinstance(label, str) else "numbers" for label in some[:1]}
-            for some in (classes, labels)
-        )
-        if not given <= ours:
-            raise TypeError(f"y holds {given.pop()}, but the next tokens known are {ours.pop()}.")
-        return lookup(labels, classes)
-
-    def _predictor(self):
-        return Predictor(self._output(), self._attention())
-
-    def _predict_codes(self, codes, offsets):
-        """Class code of the prediction for each sentence."""
-        return self._predictor().predict(codes, offsets)
-
-    def _dense(self, method, X, transform):
-        """A number per sentence and class; `transform` makes it from logits."""
-        codes, offsets = self._codes(X)
-        shape = (len(offsets) - 1, len(self.classes_))
-        check_memory(f"The result of {method}", shape, _INSTEAD)
-        return self._predictor().dense(codes, offsets, transform, np.empty(shape))
-
-    def predict(self, X):
-        """Most probable next token of each sentence; of a tie the first in ``classes_``.
-
-        Parameters
-        ----------
-        X : array-like of sequences
-            Sentences, see `fit`.
-
-        Returns
-        -------
-        y : ndarray of shape (n_sentences,)
-            Next tokens.
-        """
-        predicted = self._predict_codes(*self._codes(X))
-        return self.classes_[predicted]
-
-    def decision_function(self, X):
-        """Logits z = sum_x phi_x W_ov[:, x].
-
-        Parameters
-        ----------
-        X : array-like of sequences
-            Sentences, see `fit`.
-
-        Returns
-        -------
-        logits : ndarray of shape (n_sentences, n_classes) or (n_sentences,)
-            With two classes z_1 - z_0, as scikit-learn expects.
-
-        Raises
-        ------
-        MemoryError
-            Before the work, if the result would not fit into the memory that is available (on Linux
-            by the system's account, elsewhere 4 GB): see `predict` and `label_log_proba`.
-        """
-        logits = self._dense("decision_function", X, lambda logits: logits)
-        return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits
-
-    def predict_log_proba(self, X):
-        """Logarithm of the probabilities of the next token.
-
-        Parameters
-        ----------
-        X : array-like of sequences
-            Sentences, see `fit`.
-
-        Returns
-        -------
-        log_p : ndarray of shape (n_sentences, n_classes)
-            In the order of ``classes_``.
-
-        Raises
-        ------
-        MemoryError
-            Before the work, if the result would not fit into the memory that is available (on Linux
-            by the system's account, elsewhere 4 GB): see `predict` and `label_log_proba`.
-        """
-        return self._dense("predict_log_proba", X, log_softmax)
-
-    def predict_proba(self, X):
-        """Probabilities of the next token, softmax of the logits.
-
-        Parameters
-        ----------
-        X : array-like of sequences
-            Sentences, see `fit`.
-
-        Returns
-        -------
-        p : ndarray of shape (n_sentences, n_classes)
-            In the order of ``classes_``; rows sum to 1.
-
-        Raises
-        ------
-        MemoryError
-            Before the work, if the result would not fit into the memory that is available (on Linux
-            by the system's account, elsewhere 4 GB): see `predict` and `label_log_proba`.
-        """
-        return self._dense("predict_proba", X, softmax)
-
-    def label_log_proba(self, X, y):
-        """Log-probability of the given next token of each sentence.
-
-        The same numbers as in `predict_log_proba`, without its n_sentences x n_classes others:
-        for very many sentences or classes.
-
-        Parameters
-        ----------
-        X : array-like of sequences
-            Sentences, see `fit`.
-
-        y : array-like of shape (n_sentences,)
-            Next tokens; one that is not in ``classes_`` has probability zero.
-
-        Returns
-        -------
-        log_p : ndarray of shape (n_sentences,)
-            At most 0; -inf for a next token that is not in ``classes_``.
-
-        Examples
-        --------
-        >>> from sklntp import NTPTransformerClassifier
-        >>> clf = NTPTransformerClassifier(max_iter=20).fit([["a"], ["b"]], ["b", "a"])
-        >>> clf.label_log_proba([["a"], ["a"], ["b"]], ["b", "a", "z"]).round(3)
-        array([-0.018, -4.018,   -inf])
-        """
-        codes, offsets = self._codes(X)
-        labels = self._class_codes(read_labels(y, len(offsets) - 1))
-        return self._predictor().label_log_proba(codes, offsets, labels)
-
-    def attention(self, X):
-        """Attention weights of the positions of each sentence.
-
-        Parameters
-        ----------
-        X : array-like of sequences
-            Sentences, see `fit`.
-
-        Returns
-        -------
-        weights : list of ndarray of shape (length of the sentence,)
-            Each sums to 1; a token that occurs c times shares its phi_x among c positions.
-        """
-        codes, offsets = self._codes(X)
-        return _per_sentence(position_attention(codes, offsets, self._attention()), offsets)
-
-    def contributions(self, X):
-        """What each position adds to the logit of the predicted class.
-
-        Parameters
-        ----------
-        X : array-like of sequences
-            Sentences, see `fit`.
-
-        Returns
-        -------
-        contributions : list of ndarray of shape (length of the sentence,)
-            Attention times W_ov[predicted class, token]; each sums to the logit of that class.
-        """
-        codes, offsets = self._codes(X)
-        label = np.repeat(self._predict_codes(codes, offsets), np.diff(offsets))
-        votes = self._output().lookup(label, codes)
-        phi = position_attention(codes, offsets, self._attention())
-        return _per_sentence(phi * votes, offsets)
-
-
-def _per_sentence(values, offsets):
-    """A flat array as one array per sentence."""
-    return np.split(values, offsets[1:-1]) if len(offsets) > 1 else []

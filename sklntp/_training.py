@@ -1,5 +1,6 @@
 """Algorithm 1 and its variants: the stages one after the other."""
 
+import math
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -101,10 +102,15 @@ def _solve(stage, theta, origin, plan, steps, report):
 
 
 def _continue(earlier, history):
-    """The history of a stage with that of an earlier call before it.
+    """The history of a stage with that of an earlier call before it; NaN where one lacks a name.
 
     Where they meet there is one entry, that of the later call: its data may be others.
     """
     if earlier is None:
         return history
-    return {name: earlier[name][:-1] + numbers for name, numbers in history.items()}
+    lack_earlier = [math.nan] * len(earlier["loss"])
+    lack_later = [math.nan] * len(history["loss"])
+    return {
+        name: earlier.get(name, lack_earlier)[:-1] + history.get(name, lack_later)
+        for name in earlier | history
+    }

@@ -48,6 +48,7 @@ LAYERS = [
         "_stages",
         "_training",
         "_fitted",
+        "_fitted_predictions",
         "_realizability",
         "_alignment",
         "_generalization",
