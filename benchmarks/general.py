@@ -63,7 +63,7 @@ class Stage:
         steps = [StepSizes(0.2, stop=100), StepSizes(0.2, stop=5)]
         self.model = train(self.data, zero_model(self.data), Plan(("ov", "kq"), steps))
         self.pairs = AttentionStage(self.data, self.model).pairs
-        self.theta = self.pairs.value
+        self.theta = np.zeros(len(self.pairs.key))
         self.output = self.model.output.dense().T  # (V, C)
         self.joint_theta = np.append(self.output.ravel(), self.theta)
 

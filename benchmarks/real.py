@@ -40,9 +40,9 @@ from sklntp.metrics import neg_log_loss
 ALPHAS = [0.01, 0.03, 0.1, 0.3, 1.0]
 ORDERS = [1, 2, 3, 4, 5, 6, 7, 8]
 
-# What the search of the recommended pipeline tries. On few types of tokens: n-grams and many
-# positions; on many (words): few positions and a strong penalty. On both: the closed form alone,
-# with attention on the longest n-gram, which is the Kneser-Ney n-gram model.
+# What the search of the recommended pipeline tries. On few types of tokens: long n-grams; on many
+# (words): few positions and a strong penalty, or frequent pairs of tokens. On both: the closed form
+# alone, with attention on the longest n-gram, which is the Kneser-Ney n-gram model.
 MANY_TYPES = 100
 NGRAM = {
     "ngrams__max_n": [2, 4, 6],
@@ -63,8 +63,14 @@ FEW = [
 MANY = [
     {
         "ngrams__max_n": [1],
-        "positions__max_distance": [2, 3],
+        "positions__max_distance": [2],
         "classifier__alpha": [1.0, 3.0],
+    },
+    {
+        "ngrams__max_n": [2],
+        "ngrams__min_count": [2],
+        "classifier__alpha": [0.3, 1.0],
+        "classifier__max_iter": [150],
     },
     NGRAM,
 ]

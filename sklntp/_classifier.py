@@ -61,7 +61,7 @@ class NTPTransformerClassifier(ClassifierMixin, FittedPredictions, FittedMatrice
         realizable or nearly so. Not with "joint".
 
     step_size : float or tuple of float, default=0.2
-        Step size eta > 0, one for all stages or one per stage.
+        Step size eta > 0, one for all stages or one per stage; "lbfgs" finds its own.
 
     step_schedule : {"constant", "invscaling", "linear"}, default="constant"
         The t-th of T steps, t = 0, 1, ..., is eta; eta / sqrt(t + 1) with "invscaling"; or
@@ -226,7 +226,7 @@ class NTPTransformerClassifier(ClassifierMixin, FittedPredictions, FittedMatrice
         "max_iter": [Interval(Integral, 1, None, closed="left"), tuple, list],
         "alpha": [Interval(Real, 0, None, closed="left")],
         "smoothing": [StrOptions({"kneser-ney"}), None],
-        "attention_start": [Interval(Real, None, None, closed="neither")],
+        "attention_start": [Interval(Real, -1e6, 1e6, closed="both")],
         "collocation": [StrOptions(set(COLLOCATION_MODES))],
         "vocabulary": ["array-like", None],
         "handle_unknown": [StrOptions({"orthogonal", "error"})],

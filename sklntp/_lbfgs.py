@@ -6,6 +6,7 @@ from scipy.optimize import minimize
 from sklntp._solution import Solution, Track
 
 _CORRECTIONS = 10  # pairs of vectors that SciPy keeps, its default
+_FLAT = 1e-140  # products of gradients below this underflow, and SciPy divides by them
 
 
 class _Stop(Exception):
@@ -66,7 +67,10 @@ def limited_memory_bfgs(
             height += 0.5 * penalty * np.einsum("i,i", away, away)
             away *= penalty
             gradient += away
-        last.update(x=x.copy(), height=height, loss=value.loss, log_loss=value.log_loss)
+        slope = np.abs(gradient).max(initial=0.0)
+        last.update(
+            x=x.copy(), height=height, slope=slope, loss=value.loss, log_loss=value.log_loss
+        )
         return height, gradient
 
     def watch(x):
@@ -75,7 +79,7 @@ def limited_memory_bfgs(
         last.update(theta=theta + x / root, n_iter=last["n_iter"] + 1)
         if track.add(last["theta"], last["loss"], last["log_loss"]):
             raise _Stop("early stopping")
-        if track.patience is None and patience.out(last["height"]):
+        if track.patience is None and patience.out(last["height"]) or last["slope"] < _FLAT:
             raise _Stop("converged")
 
     last = {"theta": theta, "n_iter": 0}

@@ -7,10 +7,13 @@ and back-off x' (an n-gram's is its suffix, any other token's is the root)::
     W_ov[v, x] = log p(v | x) - mean_u log p(u | x)
 
 so that columns sum to zero, as those of descent from zero do. lambda(x) makes the probabilities sum
-to 1, and D is D_1, D_2 or D_3 for counts up to 1, up to 2, and above. Tokens that n-grams back off
-to count each n-gram with a next token once (continuation counts), and so does the root,
+to 1. D is D_1, D_2 or D_3 for counts up to 1, up to 2, and above: D_1 = 1 - 2 Y n_2 / n_1,
+D_2 = 2 - 3 Y n_3 / n_2, D_3 = 3 - 4 Y n_4 / n_3, Y = n_1 / (n_1 + 2 n_2), each kept within 0.05 and
+0.95, 1.9, 2.85, where n_i of the counts of all tokens of the order of x are i. Tokens that n-grams
+back off to count each n-gram with a next token once (continuation counts), and so does the root,
 p(v | root) = (n(v) + 1) / (sum_u n(u) + C), with n(v) the number of distinct queries followed by v.
-With all attention on the longest n-gram of a context the model is the Kneser-Ney n-gram itself.
+With all attention on the longest n-gram of a context, the last token tagged x@0, and no other token
+beside them, the model is the Kneser-Ney n-gram itself.
 
 References
 ----------
@@ -76,9 +79,14 @@ def _continuations(counts, parent):
     child = np.flatnonzero(parent >= 0)
     where = (parent[child], child)
     gather = csr_array((np.ones(len(child)), where), shape=(len(parent), len(parent)))
-    repeats = counts.copy()
-    repeats.data = np.maximum(counts.data - 1.0, 0.0)
-    return csr_array(counts - gather @ repeats)
+    uncovered = csr_array(counts - gather @ counts)
+    # An n-gram that is the query may stand where the collocation does not see what it backs off to.
+    uncovered.data = np.maximum(uncovered.data, 0.0)
+    once = counts.copy()
+    once.data = np.minimum(counts.data, 1.0)
+    counts = csr_array(uncovered + gather @ once)
+    counts.eliminate_zeros()
+    return counts
 
 
 def _root(data, n_classes):

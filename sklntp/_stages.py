@@ -122,7 +122,7 @@ class AttentionStage(_Stage):
             self.direction = Direction(_attention_reference(data, self.pairs))
 
     def vector(self, model):
-        return model.attention.scores(*np.divmod(self.pairs.key, self.pairs.n_tokens))
+        return _scores(model, self.pairs)
 
     def model(self, theta):
         return replace(self.before, attention=replace(self.pairs, value=theta))
@@ -167,8 +167,7 @@ class JointStage(_Stage):
         return record | self._predictions(theta, track)
 
     def vector(self, model):
-        scores = model.attention.scores(*np.divmod(self.pairs.key, self.pairs.n_tokens))
-        return np.concatenate([model.output.dense().T.ravel(), scores])
+        return np.concatenate([model.output.dense().T.ravel(), _scores(model, self.pairs)])
 
     def model(self, theta):
         return replace(
@@ -196,11 +195,14 @@ def _support(collocation, output):
 
 
 def _trained_pairs(data, model):
-    """The pairs of the data and those of an earlier W_kq, with their values."""
-    attention = model.attention
-    key = unique_keys(np.concatenate([context_pairs(data.contexts), attention.key]))
-    scores = attention.scores(*np.divmod(key, attention.n_tokens))
-    return replace(attention, key=key, value=scores)
+    """The pairs of the data and those of an earlier W_kq, at zero."""
+    key = unique_keys(np.concatenate([context_pairs(data.contexts), model.attention.key]))
+    return replace(model.attention, key=key, value=np.zeros(len(key)))
+
+
+def _scores(model, pairs):
+    """W_kq of a model on `pairs`."""
+    return model.attention.scores(*np.divmod(pairs.key, pairs.n_tokens))
 
 
 def _attention_reference(data, pairs):

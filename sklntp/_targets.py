@@ -10,6 +10,8 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from sklntp._sequences import short, token_array
 
+_COUNTS = 64  # binary exponents of a largest weight that may be a count
+
 
 def read_labels(y, n_sentences):
     """Next tokens as a 1-D array, opaque but all of one kind.
@@ -154,8 +156,11 @@ def read_weights(sample_weight, n_sentences):
     if largest == 0:
         raise ValueError("sample_weight is zero for every sentence: no weight is left to fit.")
     zeros = np.count_nonzero(weight == 0)
-    # Only ratios count: a power of two changes no bit, and keeps the sums in range.
-    weight = np.ldexp(weight, -math.frexp(largest)[1])
+    # Counts keep their size, which smoothing and the penalty need. Of weights so large or so small
+    # that they are none only ratios count: a power of two changes no bit, and keeps sums in range.
+    exponent = math.frexp(largest)[1]
+    if abs(exponent) > _COUNTS:
+        weight = np.ldexp(weight, -exponent)
     if ((weight > 0) & (weight < 1e-150 * weight.max())).any() or (weight == 0).sum() > zeros:
         raise ValueError(
             "sample_weight spans too wide a range: the smallest weight that is not "
