@@ -8,10 +8,12 @@ and back-off x' (an n-gram's is its suffix, any other token's is the root)::
 
 so that columns sum to zero, as those of descent from zero do. lambda(x) makes the probabilities sum
 to 1. D is D_1, D_2 or D_3 for counts up to 1, up to 2, and above: D_1 = 1 - 2 Y n_2 / n_1,
-D_2 = 2 - 3 Y n_3 / n_2, D_3 = 3 - 4 Y n_4 / n_3, Y = n_1 / (n_1 + 2 n_2), each kept within 0.05 and
-0.95, 1.9, 2.85, where n_i of the counts of all tokens of the order of x are i. Tokens that n-grams
-back off to count each n-gram with a next token once (continuation counts), and so does the root,
-p(v | root) = (n(v) + 1) / (sum_u n(u) + C), with n(v) the number of distinct queries followed by v.
+D_2 = 2 - 3 Y n_3 / n_2, D_3 = 3 - 4 Y n_4 / n_3, Y = n_1 / (n_1 + 2 n_2), where of the counts of all
+tokens of the order of x n_i are i; 0.5, 1 and 1.5 where an n_i is zero or a D_i not within 0.05 and
+i. Tokens that n-grams back off to count each n-gram with a next token once (continuation counts),
+and so does the root, p(v | root) = (n(v) + 1) / (sum_u n(u) + C), with n(v) the number of distinct
+queries followed by v.
+
 With all attention on the longest n-gram of a context, the last token tagged x@0, and no other token
 beside them, the model is the Kneser-Ney n-gram itself.
 
@@ -113,8 +115,10 @@ def _interpolate(counts, back):
 
 
 def _discounts(n):
-    """D_1, D_2, D_3 from how many counts are 1, 2, 3 and 4; within (0, i) whatever they are."""
-    n1, n2, n3, n4 = np.maximum(n, 1)
-    y = n1 / (n1 + 2 * n2)
-    raw = [1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3]
-    return np.clip(raw, 0.05, [0.95, 1.9, 2.85])
+    """D_1, D_2, D_3 from how many counts are 1, 2, 3 and 4; usual ones where these say nothing."""
+    if n.all():
+        y = n[0] / (n[0] + 2 * n[1])
+        found = np.array([i - (i + 1) * y * n[i] / n[i - 1] for i in (1, 2, 3)])
+        if np.all((found >= 0.05) & (found <= [1.0, 2.0, 3.0])):
+            return found
+    return np.array([0.5, 1.0, 1.5])

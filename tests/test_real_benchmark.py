@@ -239,3 +239,21 @@ def test_the_command_says_what_is_wrong_with_a_file(tmp_path, command):
     done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "got no token" in done.stderr
+
+
+@pytest.mark.parametrize("grid", ["FEW", "MANY"])
+def test_the_n_gram_among_our_candidates_is_the_kneser_ney_peer(script, tmp_path, grid):
+    real, protocol, ngrams = script("real"), script("protocol"), script("ngrams")
+    path = tmp_path / "log.txt"
+    path.write_text("\n".join(map(" ".join, corpus(3, n=300))))
+    training, test = protocol.split(protocol.read(path), 0)
+    candidate = getattr(real, grid)[-1]
+    assert candidate["classifier__stages"] == [("ov",)]
+    # At its attention_start a little attention is left to shorter n-grams; far beyond it, none.
+    fixed = {name: values[0] for name, values in candidate.items()}
+    fixed |= {"classifier__attention_start": 300.0, "ngrams__max_n": 3}
+    ours = real.make_next_token_pipeline().set_params(**fixed).fit(training.X, training.y)
+    peer = ngrams.NGramClassifier(order=4).fit(training.X, training.y)
+    assert_array_equal(ours.classes_, peer.classes_)
+    # Both have one start token; they differ in the distribution that single tokens back off to.
+    assert_allclose(ours.predict_proba(test.X), peer.predict_proba(test.X), atol=2e-3, rtol=0)

@@ -29,11 +29,14 @@ def _smoothed(X, y, weight=None, **params):
 
 
 def _literal_discounts(sizes):
-    """D_1, D_2, D_3 from a list of counts, each between 0 and the count."""
-    n = [max(1, sizes.count(k)) for k in (1, 2, 3, 4)]
+    """D_1, D_2, D_3 from a list of counts; 0.5, 1, 1.5 where the estimates make no sense."""
+    n = [sizes.count(k) for k in (1, 2, 3, 4)]
+    if 0 in n:
+        return [0.5, 1.0, 1.5]
     y = n[0] / (n[0] + 2 * n[1])
     found = [k + 1 - (k + 2) * y * n[k + 1] / n[k] for k in range(3)]
-    return [min(max(d, 0.05), 0.95 * (k + 1)) for k, d in enumerate(found)]
+    sane = all(0.05 <= d <= k + 1 for k, d in enumerate(found))
+    return found if sane else [0.5, 1.0, 1.5]
 
 
 def _literal_parent(token, vocabulary):
@@ -251,31 +254,32 @@ def test_values_by_hand():
     clf = _smoothed(X, y)
     # One count of 1, one of 2, one of 4, and so taken, one of 3: Y = 1/3, D = 1/3, 1, 5/3.
     root = {"u": 2 / 5, "v": 3 / 5}  # u after one query, v after two, each plus 1
-    freed = (5 / 3 + 1 / 3) / 5
-    a_u = (4 - 5 / 3) / 5 + freed * root["u"]
-    a_v = (1 - 1 / 3) / 5 + freed * root["v"]
+    freed = (1.5 + 0.5) / 5
+    a_u = (4 - 1.5) / 5 + freed * root["u"]
+    a_v = (1 - 0.5) / 5 + freed * root["v"]
     b_u, b_v = 1 / 2 * root["u"], (2 - 1) / 2 + 1 / 2 * root["v"]
     assert_allclose(_columns(clf), [[a_u, b_u], [a_v, b_v]], **EXACT)
 
 
-def test_discounts_stay_within_their_counts():
-    """Only counts of 2 and of 3: the textbook's D_2 would be negative, its D_1 1."""
+def test_discounts_of_counts_that_say_nothing():
+    """Only counts of 2 and of 3, and one of 1: the textbook's D_2 would divide by zero."""
     X = [[x] for x in "abcdefgh" for _ in range(3)] + [[x] for x in "ijklmnopqrst" for _ in "12"]
     y = ["u"] * len(X)
-    X, y = [*X, ["z"]], [*y, "v"]
-    clf = _smoothed(X, y)
-    # n_1 = 1, n_2 = 12, n_3 = 8, n_4 taken as 1: Y = 1/25
-    d2, d3 = 2 - 3 / 25 * 8 / 12, 3 - 4 / 25 * 1 / 8
-    d = {"i": min(d2, 1.9), "a": min(d3, 2.85)}
-    root_u = 21 / (21 + 2)
-    for token, c in (("a", 3), ("i", 2)):
+    clf = _smoothed([*X, ["z"]], [*y, "v"])
+    root = {"u": 21 / 23, "v": 2 / 23}
+    for token, c, d, label in (("a", 3, 1.5, "u"), ("i", 2, 1.0, "u"), ("z", 1, 0.5, "v")):
         column = clf.vocabulary_.tolist().index(token)
-        got = _columns(clf)[0, column]
-        assert_allclose(got, (c - d[token]) / c + d[token] / c * root_u, **EXACT)
-    z = clf.vocabulary_.tolist().index("z")
-    d1 = 1 - 2 / 25 * 12  # 0.04, taken as 0.05
-    assert d1 < 0.05
-    assert_allclose(_columns(clf)[1, z], 0.95 + 0.05 * 2 / 23, **EXACT)
+        got = _columns(clf)[clf.classes_.tolist().index(label), column]
+        assert_allclose(got, (c - d) / c + d / c * root[label], **EXACT)
+
+
+def test_discounts_out_of_range_are_the_usual_ones():
+    counts = {1: 4, 2: 2, 3: 1, 4: 9}
+    X = [[f"{c}.{i}"] for c, n in counts.items() for i in range(n) for _ in range(c)]
+    clf = _smoothed([*X, ["0.0"], ["0.0"]], ["u"] * len(X) + ["u", "v"])
+    # With the two counts of 1 of the token 0.0, n_1 = 6 and Y = 0.6: D_3 = 3 - 2.4 * 9.
+    column = clf.vocabulary_.tolist().index("4.0")
+    assert_allclose(_columns(clf)[0, column], (4 - 1.5) / 4 + 1.5 / 4 * 18 / 20, **EXACT)
 
 
 def _counted(ngrams):
