@@ -33,7 +33,7 @@ test-versions: check-python ## scikit-learn's checks on each of VERSIONS
 bench: $(VENV)/.installed-bench ## speed and size beside PyTorch and others, into docs/benchmarks.md
 	$(VENV)/bin/python benchmarks/run.py
 
-real: $(VENV)/.installed-test ## next tokens of your own sequences: make real FILES="log.txt ..."
+real: $(VENV)/.installed-test ## next tokens of your own sequences: make real FILES="log.txt ..." (a file has one sequence a line)
 	$(VENV)/bin/python benchmarks/real.py $(FILES)
 
 clean: ## remove the environments, caches and built files

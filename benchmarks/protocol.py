@@ -82,8 +82,8 @@ def split(sequences, seed):
     taken = long_enough[: np.searchsorted(n_pairs, N_PAIRS) + 1]
     if len(taken) < 3:
         raise ValueError(
-            "Training, validation and test need a sequence of two or more tokens each; "
-            f"got {len(taken)} of {len(sequences)} sequences."
+            "Training, validation and test need a sequence of two or more tokens each, separated "
+            f"by blanks; {len(taken)} of {len(sequences)} sequences have as many, and 3 are needed."
         )
     n_test = max(1, round(TEST * len(taken)))
     n_training = len(taken) - n_test

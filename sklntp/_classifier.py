@@ -83,8 +83,8 @@ class NTPTransformerClassifier(ClassifierMixin, FittedPredictions, FittedMatrice
         tokens' probabilities after x, from counts under the collocation with interpolated modified
         Kneser-Ney smoothing. An n-gram token of :class:`~sklntp.preprocessing.NGramTokens` backs
         off to the n-gram without its oldest token, and at last to the token tagged x@0, or else
-        plain; all other tokens to the number of distinct queries that a next token has
-        (`sklntp/_smoothing.py` has the formula). Use it with ``collocation="context"``.
+        plain; all other tokens to the number of distinct queries that a next token has. The page on
+        real sequences in the documentation has the formula.
 
     attention_start : float, default=0.0
         Where W_kq starts: W_kq[x, q] is `attention_start` times k for an n-gram token x of k
@@ -94,8 +94,10 @@ class NTPTransformerClassifier(ClassifierMixin, FittedPredictions, FittedMatrice
     collocation : {"auto", "single", "last", "context"}, default="auto"
         Which samples train W_ov. "single": one-token sentences, each token counting once (the
         paper). "last": (last token, next token) of every sentence, by weight. "context": (each
-        distinct token, next token) of every sentence, by weight. "auto": "single" if every token
-        of X has a one-token sentence, else "last"; ``collocation_mode_`` tells.
+        distinct token, next token) of every sentence, by weight. "auto": with `smoothing`
+        "context"; else "single" if every token of X has a one-token sentence, else "last".
+        ``collocation_mode_`` tells. Contexts cut from sequences have one-token sentences too, the
+        beginnings: say "last" or "context" there.
 
     vocabulary : sequence of distinct tokens, default=None
         Tokens to keep, in this order; others are unknown, in ``fit`` too. If it holds every next
@@ -324,7 +326,7 @@ class NTPTransformerClassifier(ClassifierMixin, FittedPredictions, FittedMatrice
             X,
             y,
             sample_weight,
-            collocation=self.collocation,
+            collocation=self._collocation(),
             vocabulary=self.vocabulary,
             handle_unknown=self.handle_unknown,
             held_out=self.validation_fraction if self.early_stopping else 0.0,
@@ -350,6 +352,12 @@ class NTPTransformerClassifier(ClassifierMixin, FittedPredictions, FittedMatrice
         if self.solver == "max_margin" and "joint" in stages:
             raise ValueError('solver="max_margin" has no reference for stages with "joint".')
         return stages
+
+    def _collocation(self):
+        """The parameter; n-grams and tags get their counts from all sentences that hold them."""
+        if self.collocation == "auto" and self.smoothing is not None:
+            return "context"
+        return self.collocation
 
     def _check_solver(self):
         """Refuse parameters that the solver has no use for."""

@@ -105,7 +105,8 @@ def _column(df, name):
     else:
         names = list(getattr(getattr(df, "dtype", None), "names", None) or [])
     if name not in names:
-        raise ValueError(f"There is no column {name!r}; the columns are {names}.")
+        kind = type(df).__name__
+        raise ValueError(f"The {kind} has no column {name!r}; its columns are {names}.")
     column = df[name]
     if isinstance(column, (list, tuple)):  # numpy would make one type of several
         return np.fromiter(column, dtype=object, count=len(column))

@@ -9,7 +9,8 @@ from sklntp._rows import short
 
 _ALLOWED = {  # front, end: of `find_ordinary`
     (False, False): "no n-gram may stand in a sentence yet",
-    (True, False): "an n-gram may only stand in front of a sentence whose last tokens it joins",
+    (True, False): "an n-gram may only stand in front of a sentence whose last tokens it joins "
+    "(NGramTokens comes before LastNGram, PositionTagger before or after both)",
     (True, True): "an n-gram may only stand in front of or behind a sentence whose last tokens "
     "it joins",
 }

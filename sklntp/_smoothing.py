@@ -8,11 +8,11 @@ and back-off x' (an n-gram's is its suffix, any other token's is the root)::
 
 so that columns sum to zero, as those of descent from zero do. lambda(x) makes the probabilities sum
 to 1. D is D_1, D_2 or D_3 for counts up to 1, up to 2, and above: D_1 = 1 - 2 Y n_2 / n_1,
-D_2 = 2 - 3 Y n_3 / n_2, D_3 = 3 - 4 Y n_4 / n_3, Y = n_1 / (n_1 + 2 n_2), where of the counts of all
-tokens of the order of x n_i are i; 0.5, 1 and 1.5 where an n_i is zero or a D_i not within 0.05 and
-i. Tokens that n-grams back off to count each n-gram with a next token once (continuation counts),
-and so does the root, p(v | root) = (n(v) + 1) / (sum_u n(u) + C), with n(v) the number of distinct
-queries followed by v.
+D_2 = 2 - 3 Y n_3 / n_2, D_3 = 3 - 4 Y n_4 / n_3, Y = n_1 / (n_1 + 2 n_2), where of the counts of
+all tokens of the order of x n_i are i; 0.5, 1 and 1.5 where an n_i is zero or a D_i not within 0.05
+and i. Tokens that n-grams back off to count each n-gram with a next token once (continuation
+counts), and so does the root, p(v | root) = (n(v) + 1) / (sum_u n(u) + C), with n(v) the number of
+distinct queries followed by v.
 
 With all attention on the longest n-gram of a context, the last token tagged x@0, and no other token
 beside them, the model is the Kneser-Ney n-gram itself.

@@ -182,14 +182,14 @@ def test_the_table_is_not_changed():
 @pytest.mark.parametrize("kind", ["pandas", "polars", "arrow", "dict of lists", "structured array"])
 def test_an_unknown_column(kind):
     table = TABLES[kind](_events(0))
-    match = r"no column 'user'; the columns are \['case', 'activity', 'time'\]"
+    match = r"no column 'user'; its columns are \['case', 'activity', 'time'\]"
     for names in (("user", *NAMES[1:]), ("case", "user"), ("case", "activity", "user")):
         with pytest.raises(ValueError, match=match):
             sequences_from_events(table, *names)
 
 
 def test_what_is_no_table():
-    with pytest.raises(ValueError, match=r"no column 'case'; the columns are \[\]"):
+    with pytest.raises(ValueError, match=r"no column 'case'; its columns are \[\]"):
         sequences_from_events([["a"]], *NAMES)
     frame = pd.DataFrame(np.zeros((2, 3), dtype=int), columns=["case", "activity", "activity"])
     with pytest.raises(ValueError, match=r"'activity' must be one column .*\(2, 2\)"):
