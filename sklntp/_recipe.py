@@ -19,70 +19,70 @@ def make_next_token_pipeline(
 ):
     """Make the recommended pipeline for click-streams, event logs, letters and words.
 
-        The model stays that of :class:`~sklntp.NTPTransformerClassifier`; position and history become
-        tokens of their own. The steps are
+    The model stays that of :class:`~sklntp.NTPTransformerClassifier`; position and history become
+    tokens of their own. The steps are
 
-        - "window": the last `max_length` tokens, a start token in front of shorter contexts;
-        - "ngrams": the n-grams of up to `max_n` tokens that end the context, as tokens beside the
-          others;
-        - "positions": the last `max_distance` tokens also as x@0, x@1, ...;
-        - "classifier": W_ov starts as logarithms of counts with Kneser-Ney smoothing, W_kq at
-          `attention_start`, then both are trained together by L-BFGS with a penalty `alpha` on the
-          distance from there.
+    - "window": the last `max_length` tokens, a start token in front of shorter contexts;
+    - "ngrams": the n-grams of up to `max_n` tokens that end the context, as tokens beside the
+      others;
+    - "positions": the last `max_distance` tokens also as x@0, x@1, ...;
+    - "classifier": W_ov starts as logarithms of counts with Kneser-Ney smoothing, W_kq at
+      `attention_start`, then both are trained together by L-BFGS with a penalty `alpha` on the
+      distance from there.
 
-        Parameters
-        ----------
-        max_length : int, default=20
-            Tokens of a context, the start token counted. A context of fewer is taken to begin where
-            its sequence does: cut contexts to this length or more, if at all.
+    Parameters
+    ----------
+    max_length : int, default=20
+        Tokens of a context, the start token counted. A context of fewer is taken to begin where
+        its sequence does: cut contexts to this length or more, if at all.
 
-        max_n : int, default=2
-            Length of the longest n-gram; 1: none.
+    max_n : int, default=2
+        Length of the longest n-gram; 1: none.
 
-        min_count : int, default=1
-            Contexts that an n-gram ends in training, at least. 2 keeps W_ov smaller where there are
-            many tokens.
+    min_count : int, default=1
+        Contexts that an n-gram ends in training, at least. 2 keeps W_ov smaller where there are
+        many tokens.
 
-        max_distance : int, default=6
-            How many of the last tokens are told apart by their positions.
+    max_distance : int, default=6
+        How many of the last tokens are told apart by their positions.
 
-        alpha : float, default=1.0
-            Strength of the penalty.
+    alpha : float, default=1.0
+        Strength of the penalty.
 
-        attention_start : float, default=1.0
-            How much the last token and long n-grams are attended to at the start.
+    attention_start : float, default=1.0
+        How much the last token and long n-grams are attended to at the start.
 
-        max_iter : int, default=300
-            Iterations of L-BFGS.
+    max_iter : int, default=300
+        Iterations of L-BFGS.
 
-        n_jobs : int, default=None
-            Threads of the classifier.
+    n_jobs : int, default=None
+        Threads of the classifier.
 
-        Returns
-        -------
-        pipeline : sklearn.pipeline.Pipeline
-            Not fitted. `fit` takes contexts and their next tokens, for example those of
-            :func:`~sklntp.preprocessing.make_contexts`.
+    Returns
+    -------
+    pipeline : sklearn.pipeline.Pipeline
+        Not fitted. `fit` takes contexts and their next tokens, for example those of
+        :func:`~sklntp.preprocessing.make_contexts`.
 
-        Notes
-        -----
+    Notes
+    -----
     RESULTS
 
-        It says why: ``pipeline[-1].contributions(pipeline[:-1].transform(X))`` has what each token of
-        ``pipeline[:-1].transform(X)`` adds to the logit of the predicted class.
+    It says why: ``pipeline[-1].contributions(pipeline[:-1].transform(X))`` has what each token of
+    ``pipeline[:-1].transform(X)`` adds to the logit of the predicted class.
 
-        Where sequences end is learned from a token of your own at their ends, such as "<END>". What
-        they begin with is not: no context stands before the first token.
+    Where sequences end is learned from a token of your own at their ends, such as "<END>". What
+    they begin with is not: no context stands before the first token.
 
-        Examples
-        --------
-        >>> from sklntp import make_next_token_pipeline
-        >>> from sklntp.preprocessing import make_contexts
-        >>> visits = [["home", "list", "item", "cart"], ["home", "item", "list", "home"]] * 5
-        >>> X, y, groups = make_contexts(visits)
-        >>> pipeline = make_next_token_pipeline().fit(X, y)
-        >>> pipeline.predict([["home", "list"], ["home", "item", "list"]])
-        array(['item', 'home'], dtype='<U4')
+    Examples
+    --------
+    >>> from sklntp import make_next_token_pipeline
+    >>> from sklntp.preprocessing import make_contexts
+    >>> visits = [["home", "list", "item", "cart"], ["home", "item", "list", "home"]] * 5
+    >>> X, y, groups = make_contexts(visits)
+    >>> pipeline = make_next_token_pipeline().fit(X, y)
+    >>> pipeline.predict([["home", "list"], ["home", "item", "list"]])
+    array(['item', 'home'], dtype='<U4')
     """
     return Pipeline(
         [
