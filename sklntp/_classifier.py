@@ -15,6 +15,7 @@ from sklntp._max_margin import MaxMarginError
 from sklntp._model import Model, starting_model, zero_model
 from sklntp._ngd import StepSizes
 from sklntp._sequences import short, token_array
+from sklntp._stages import check_joint
 from sklntp._training import Plan, train
 
 _STAGES = [
@@ -173,7 +174,7 @@ class NTPTransformerClassifier(ClassifierMixin, FittedPredictions, FittedMatrice
         W_kq minus ``base_kq_``.
 
     base_kq_ : ndarray of shape (n_tokens,)
-        The value of W_kq[x, q] for every query q without an entry, unknown ones too; zero unless
+        The value of W_kq[x, q] for every known query q without an entry; zero unless
         `attention_start` says otherwise.
 
     max_margin_coef_ov_ : ndarray of shape (n_classes, n_tokens)
@@ -306,7 +307,9 @@ class NTPTransformerClassifier(ClassifierMixin, FittedPredictions, FittedMatrice
             The next token of each sentence.
 
         sample_weight : array-like of shape (n_sentences,), default=None
-            Non-negative weights; a weight of k equals k copies.
+            Non-negative weights; a weight of k equals k copies. Without `smoothing` and `alpha`
+            only their ratios matter; these read them as counts, so weights far below 1 leave
+            little but the prior.
 
         Returns
         -------
@@ -333,6 +336,8 @@ class NTPTransformerClassifier(ClassifierMixin, FittedPredictions, FittedMatrice
             random_state=self.random_state,
             estimator=self,
         )
+        if "joint" in stages:
+            check_joint(len(data.vocabulary), len(data.classes))
         origin = starting_model(data, self.smoothing, self.attention_start)
         start = self._continued(stages, data) or replace(origin, output=zero_model(data).output)
         plan = self._plan(stages, step_size, max_iter, start)

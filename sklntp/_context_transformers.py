@@ -192,7 +192,7 @@ class ContextWindow(ContextTransformer):
     """
 
     _parameter_constraints = {
-        "max_length": [Interval(Integral, 1, None, closed="left")],
+        "max_length": [Interval(Integral, 1, 2**62, closed="left")],
         "start_token": [str, Integral, None],
     }
 
@@ -292,7 +292,7 @@ class PositionTagger(ContextTransformer):
     """
 
     _parameter_constraints = {
-        "max_distance": [Interval(Integral, 1, None, closed="left")],
+        "max_distance": [Interval(Integral, 1, 2**62, closed="left")],
         "keep_untagged": ["boolean"],
     }
 

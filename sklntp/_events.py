@@ -96,6 +96,8 @@ def sequences_from_events(df, case, activity, time=None):
 
 def _column(df, name):
     """A column as a 1-D array, of the objects themselves where it has no dtype of its own."""
+    if hasattr(df, "collect"):  # of polars
+        raise TypeError(f"df must be a table with its rows; got {type(df).__name__}: collect() it.")
     if hasattr(df, "column_names"):  # Arrow, whose `columns` are the columns
         names = list(df.column_names)
     elif hasattr(df, "columns"):
@@ -112,6 +114,8 @@ def _column(df, name):
         return np.fromiter(column, dtype=object, count=len(column))
     if getattr(getattr(column, "dtype", None), "tz", None) is not None:  # pandas: moments, not
         return column.to_numpy(f"datetime64[{column.dtype.unit}]")  # an object for each row
+    if isinstance(column, np.ma.MaskedArray):
+        _refuse_missing(np.ma.getmaskarray(column), name)
     column = np.asarray(column)
     if column.ndim != 1:
         raise ValueError(

@@ -3,13 +3,12 @@
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from sklntp._coding import lookup
 from sklntp._dataset import encode
 from sklntp._forward import position_attention
 from sklntp._memory import check_memory
 from sklntp._prediction import Predictor, log_softmax, softmax
 from sklntp._sequences import read_sequences
-from sklntp._targets import read_labels
+from sklntp._targets import label_codes, read_labels
 
 _INSTEAD = (
     "Give X in pieces, or use predict for the most probable next tokens, label_log_proba for the "
@@ -26,20 +25,6 @@ class FittedPredictions:
         sequences = read_sequences(self, X, reset=False)
         vocabulary = self.vocabulary_.tolist()
         return encode(sequences, vocabulary, self.handle_unknown), sequences.offsets
-
-    def _class_codes(self, y):
-        """Index in `classes_` of each next token, n_classes for one that is not there."""
-        classes = self.classes_
-        if y.dtype.kind == classes.dtype.kind and y.dtype.kind in "mM":  # perhaps of another unit
-            y, classes = (a.astype(np.promote_types(y.dtype, classes.dtype)) for a in (y, classes))
-        classes, labels = classes.tolist(), y.tolist()
-        ours, given = (
-            {"str" if isinstance(label, str) else "numbers" for label in some[:1]}
-            for some in (classes, labels)
-        )
-        if not given <= ours:
-            raise TypeError(f"y holds {given.pop()}, but the next tokens known are {ours.pop()}.")
-        return lookup(labels, classes)
 
     def _predictor(self):
         return Predictor(self._output(), self._attention())
@@ -162,7 +147,7 @@ class FittedPredictions:
         array([-0.018, -4.018,   -inf])
         """
         codes, offsets = self._codes(X)
-        labels = self._class_codes(read_labels(y, len(offsets) - 1))
+        labels = label_codes(read_labels(y, len(offsets) - 1), self.classes_)
         return self._predictor().label_log_proba(codes, offsets, labels)
 
     def attention(self, X):

@@ -69,7 +69,7 @@ class AttentionWeights:
 
     key: np.ndarray  # (n_pairs,) query * V + token, increasing
     value: np.ndarray  # (n_pairs,) W_kq[token, query]
-    base: np.ndarray  # (V,) W_kq[token, q] for every query q without an entry, unknown ones too
+    base: np.ndarray  # (V,) W_kq[token, q] for every known query q without an entry
 
     @property
     def n_tokens(self):
@@ -84,9 +84,10 @@ class AttentionWeights:
         return np.where(hit, at, len(self.key))
 
     def scores(self, query, tokens):
-        """W_kq[token, query], elementwise; an unknown token scores 0."""
+        """W_kq[token, query], elementwise; an unknown token or query scores 0."""
         at = self.find(query, tokens)
         scores = np.append(self.base, 0.0)[np.minimum(tokens, self.n_tokens)]
+        scores[query >= self.n_tokens] = 0.0
         hit = at < len(self.key)
         scores[hit] = self.value[at[hit]]
         return scores

@@ -3,9 +3,11 @@
 import numpy as np
 from scipy.optimize import minimize
 
+from sklntp._memory import check_memory
 from sklntp._solution import Solution, Track
 
 _CORRECTIONS = 10  # pairs of vectors that SciPy keeps, its default
+_VECTORS = 2 * _CORRECTIONS + 10  # as long as the parameters, that it and SciPy hold
 _FLAT = 1e-140  # products of gradients below this underflow, and SciPy divides by them
 
 
@@ -51,6 +53,7 @@ def limited_memory_bfgs(
         "zero gradient" (at the start), or "no descent" (the line search finds nothing lower).
     """
     track = Track() if track is None else track
+    check_memory("What L-BFGS holds, an array", (_VECTORS, len(theta)), "Fewer tokens take less.")
     origin = theta if origin is None else origin
     # x = (W - start) sqrt(multiplicity): the norm of x is the Frobenius norm, and the metric in
     # which L-BFGS starts is that of the matrix.

@@ -95,8 +95,8 @@ class LastNGram(_SuffixTransformer):
     """
 
     _parameter_constraints = {
-        "n": [Interval(Integral, 1, None, closed="left")],
-        "min_count": [Interval(Integral, 1, None, closed="left")],
+        "n": [Interval(Integral, 1, 2**62, closed="left")],
+        "min_count": [Interval(Integral, 1, 2**62, closed="left")],
     }
     _ngrams_in_front = True
 
@@ -166,8 +166,8 @@ class NGramTokens(_SuffixTransformer):
     """
 
     _parameter_constraints = {
-        "max_n": [Interval(Integral, 1, None, closed="left")],
-        "min_count": [Interval(Integral, 1, None, closed="left")],
+        "max_n": [Interval(Integral, 1, 2**62, closed="left")],
+        "min_count": [Interval(Integral, 1, 2**62, closed="left")],
     }
 
     def __init__(self, max_n=3, min_count=2):

@@ -8,6 +8,7 @@ from sklntp._rows import plain_token
 
 ARROW = "→"
 AT = "@"
+_DIGITS = 9  # of a distance; "user@99999999999999999999" is no tag
 
 
 def text(token):
@@ -66,6 +67,8 @@ def untag(token):
     plain, _, digits = token.rpartition(AT)
     if not (digits.isascii() and digits.isdigit()) or (digits[0] == "0" and digits != "0"):
         return None  # "x@00" is no tag: every tag is written in one way
+    if len(digits) > _DIGITS:
+        return None
     return plain, int(digits)
 
 

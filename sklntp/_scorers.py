@@ -11,8 +11,7 @@ import numpy as np
 from sklearn.utils import _safe_indexing, gen_batches
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from sklntp._sequences import short
-from sklntp._targets import read_labels, read_weights
+from sklntp._targets import label_codes, read_labels, read_weights
 
 _BATCH = 1 << 21  # log-probabilities that are held at a time
 _FLOOR = np.log(np.finfo(np.float64).eps)  # about -36.04
@@ -200,7 +199,8 @@ def _weights(X, sample_weight):
 def _batches(estimator, X, y):
     """Yield (rows, log-probabilities, label codes), rows a slice; code -1: not in classes_."""
     classes = _classes(estimator)
-    codes = _codes(classes, read_labels(y, _num_samples(X)))
+    codes = label_codes(read_labels(y, _num_samples(X)), classes)
+    codes = np.where(codes < len(classes), codes, -1)
     for rows in gen_batches(len(codes), max(1, _BATCH // len(classes))):
         scores = _log_proba(estimator, _safe_indexing(X, rows))
         if scores.shape != (rows.stop - rows.start, len(classes)):
@@ -228,18 +228,6 @@ def _classes(estimator):
             + ("none." if classes is None else f"a {type(classes).__name__}.")
         )
     return classes
-
-
-def _codes(classes, y):
-    """Position of each label in classes_, or -1."""
-    classes, y = classes.tolist(), y.tolist()
-    if isinstance(y[0], str) != isinstance(classes[0], str):
-        raise TypeError(
-            f"y must be of the type of estimator.classes_: y[0] is {type(y[0]).__name__} "
-            f"{short(y[0])}, but classes_[0] is {type(classes[0]).__name__} {short(classes[0])}."
-        )
-    place = {label: code for code, label in enumerate(classes)}
-    return np.array([place.get(label, -1) for label in y])
 
 
 def _log_proba(estimator, X):

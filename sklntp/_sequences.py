@@ -20,6 +20,7 @@ from sklntp._coding import code_ints, code_objects
 from sklntp._columns import int_columns, read_column
 from sklntp._rows import check_tokens, plain_rows, plain_token, read_rows, row_lengths, short
 
+_WIDE = 1 << 22  # characters of an array of str that are never too many
 _SHOWN = 5  # how many offending tokens or sentences a message names
 
 
@@ -239,8 +240,15 @@ def _read_table(table):
 
 
 def token_array(tokens):
-    """Tokens as an array: int64, float64 or str; object where these would change a token."""
+    """Tokens as an array: int64, float64 or str; object where these would change a token.
+
+    Object too where a few long tokens would make an array of fixed width large.
+    """
     if not tokens:
         return np.array(tokens, dtype=object)
+    if isinstance(tokens[0], str):
+        longest, size = max(map(len, tokens)), sum(map(len, tokens))
+        if longest * len(tokens) > max(_WIDE, 8 * size):  # every cell as wide as one long token
+            return np.array(tokens, dtype=object)
     array = np.array(tokens)  # drops NUL characters at the end of a str
     return array if array.tolist() == tokens else np.array(tokens, dtype=object)

@@ -28,7 +28,11 @@ from scipy.sparse import csr_array
 
 from sklntp._contexts import sum_by_key
 from sklntp._forward import dense_output
+from sklntp._memory import check_memory
 from sklntp._ngrams import order, suffixes
+
+_COPIES = 8  # arrays of the size of W_ov that a fit holds at its peak, measured
+_INSTEAD = "Fewer tokens take less: n-grams of min_count=2, a smaller max_n or max_distance."
 
 
 def smoothed_output(data):
@@ -43,6 +47,11 @@ def smoothed_output(data):
     OutputWeights
     """
     n_tokens, n_classes = len(data.vocabulary), len(data.classes)
+    check_memory(
+        f"Smoothing holds {_COPIES} arrays like W_ov; one array of all of them,",
+        (_COPIES * n_tokens, n_classes),
+        _INSTEAD,
+    )
     pairs = data.collocation
     counts = csr_array(
         (pairs.weight, (pairs.pair_token, pairs.classes)), shape=(n_tokens, n_classes)
@@ -101,8 +110,9 @@ def _root(data, n_classes):
 
 def _interpolate(counts, back):
     """p(v | x) for rows of counts of one order, and of the back-off, (n_rows, C)."""
-    size = np.ceil(counts.data - 1e-9).astype(int)  # of weights that are sums of fractions
-    discount = np.append(0.0, _discounts(np.bincount(np.minimum(size, 5), minlength=5)[1:5]))
+    # Counts may be sums of fractions, and of any size.
+    size = np.ceil(np.clip(counts.data - 1e-9, 0.5, 5.0)).astype(int)
+    discount = np.append(0.0, _discounts(np.bincount(size, minlength=5)[1:5]))
     discount = np.minimum(discount[np.minimum(size, 3)], counts.data)
     row = np.repeat(np.arange(len(back)), np.diff(counts.indptr))
     total = np.bincount(row, weights=counts.data, minlength=len(back))

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+from scipy.special import logsumexp
 
 from sklntp._coding import unique_keys
 from sklntp._collocation import Collocation
@@ -107,6 +108,29 @@ class OutputStage(_Stage):
         return replace(self.before, output=output)
 
 
+class SmoothedStage(_Stage):
+    """Stage "ov" in closed form: W_ov is there, with an entry for every class."""
+
+    def record(self, track):
+        """What descent would record at its starting point."""
+        output, pairs = self.before.output, self.data.collocation
+        columns = output.value.reshape(-1, output.n_classes)
+        log_p = columns[pairs.pair_token, pairs.classes]
+        log_p -= logsumexp(columns, axis=1)[pairs.pair_token]
+        weight = np.repeat(pairs.probability, np.diff(pairs.offsets)) * pairs.share
+        loss = -float(weight @ log_p)
+        with np.errstate(divide="ignore"):  # of one class
+            record = {"loss": loss, "log_loss": float(np.log(loss))}
+        record["norm"] = weighted_norm(output.value)
+        cosine, dist = np.nan, np.nan
+        if track:
+            cosine, dist = Direction(_output_reference(self.data))(output.value)
+        return record | {"cosine": cosine, "dist": dist, **self._predictions(None, track)}
+
+    def model(self, theta):
+        return self.before
+
+
 class AttentionStage(_Stage):
     """Stage "kq": W_kq on all contexts, with W_ov as it is."""
 
@@ -137,21 +161,13 @@ class JointStage(_Stage):
         super().__init__(data, model)
         self.shape = (len(data.vocabulary), len(data.classes))
         self.n_output = self.shape[0] * self.shape[1]
-        if self.n_output > _MAX_DENSE:
-            raise ValueError(
-                f"stages={'joint'!r} trains W_ov as a dense matrix of {self.shape[1]} classes x "
-                f"{self.shape[0]} tokens; at most {_MAX_DENSE} entries are supported. Use "
-                'stages=("ov", "kq"), whose memory follows the observed pairs.'
-            )
         self.pairs = _trained_pairs(data, model)
         self.loss = JointLoss(
             data.contexts, data.labels, self.shape[1], self.pairs, threads=threads
         )
         if need_reference:
-            problem = OutputStage(data, zero_model(data), need_reference=True)
-            output = problem.model(problem.reference_point(1.0)).output
             self.directions = (
-                Direction(output.dense().T.ravel()),
+                Direction(_output_reference(data)),
                 Direction(_attention_reference(data, self.pairs)),
             )
 
@@ -174,6 +190,17 @@ class JointStage(_Stage):
             self.before,
             output=dense_output(theta[: self.n_output].reshape(self.shape)),
             attention=replace(self.pairs, value=theta[self.n_output :]),
+        )
+
+
+def check_joint(n_tokens, n_classes):
+    """Refuse what the joint stage would hold in too much memory."""
+    if n_tokens * n_classes > _MAX_DENSE:
+        raise ValueError(
+            f'The stage "joint" trains W_ov as a dense matrix of {n_classes} classes x {n_tokens} '
+            f"tokens; at most {_MAX_DENSE} entries are supported. Use fewer tokens (n-grams of "
+            'min_count=2, a smaller max_n or max_distance), or stages=("ov", "kq") without '
+            "smoothing, whose memory follows the observed pairs."
         )
 
 
@@ -203,6 +230,12 @@ def _trained_pairs(data, model):
 def _scores(model, pairs):
     """W_kq of a model on `pairs`."""
     return model.attention.scores(*np.divmod(pairs.key, pairs.n_tokens))
+
+
+def _output_reference(data):
+    """W_ov*.T with an entry for every class, raveled, at norm 1."""
+    stage = OutputStage(data, zero_model(data), need_reference=True)
+    return stage.model(stage.reference_point(1.0)).output.dense().T.ravel()
 
 
 def _attention_reference(data, pairs):

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
+from sklntp._coding import lookup
 from sklntp._sequences import short, token_array
 
 _COUNTS = 64  # binary exponents of a largest weight that may be a count
@@ -112,6 +113,26 @@ def _plain_array(values):
             "need more than 64 bits. Use str."
         )
     return array
+
+
+def label_codes(y, classes):
+    """Index in `classes` of each next token, an array of labels; n_classes for one not there.
+
+    Raises
+    ------
+    TypeError
+        If the labels are str and the classes are not, or the other way round.
+    """
+    if y.dtype.kind == classes.dtype.kind and y.dtype.kind in "mM":  # perhaps of another unit
+        y, classes = (a.astype(np.promote_types(y.dtype, classes.dtype)) for a in (y, classes))
+    classes, labels = classes.tolist(), y.tolist()
+    if labels and isinstance(labels[0], str) != isinstance(classes[0], str):
+        raise TypeError(
+            f"y must be of the type of classes_: y[0] is {type(labels[0]).__name__} "
+            f"{short(labels[0])}, but classes_[0] is {type(classes[0]).__name__} "
+            f"{short(classes[0])}."
+        )
+    return lookup(labels, classes)
 
 
 def read_weights(sample_weight, n_sentences):

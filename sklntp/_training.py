@@ -6,8 +6,8 @@ from functools import partial
 
 from sklntp._lbfgs import limited_memory_bfgs
 from sklntp._ngd import normalized_gradient_descent
-from sklntp._solution import Patience, Track
-from sklntp._stages import STAGES
+from sklntp._solution import Patience, Solution, Track
+from sklntp._stages import STAGES, SmoothedStage
 from sklntp._threads import Threads
 
 
@@ -53,52 +53,56 @@ def train(data, model, plan, *, origin=None, report=None):
     n_iter = []
     with Threads(plan.n_jobs) as threads:
         for stage, steps in zip(plan.stages, plan.steps, strict=True):
-            at = plan
             if stage == "ov" and plan.smoothing is not None:
                 model = replace(model, output=origin.output)
-                at, steps = replace(plan, solver="smoothing"), ()
-            elif plan.solver == "lbfgs":
-                steps = range(len(steps))  # it finds its own sizes
-            made = STAGES[stage](
-                data, model, need_reference=at.track or at.solver == "max_margin", threads=threads
-            )
-            found = _solve(made, made.vector(model), made.vector(origin), at, steps, report)
-            closed_form = at.solver in ("max_margin", "smoothing")
-            earlier = None if closed_form else model.history.get(stage)
-            reason = at.solver if closed_form else found.stop_reason
+                record = SmoothedStage(data, model).record(plan.track)
+                if report is not None:
+                    report(stage, 0, 0, record)
+                history = {name: [number] for name, number in record.items()}
+                found, reason = Solution(None, history, 0, "smoothing"), "smoothing"
+            else:
+                model, found = _run(stage, data, model, origin, plan, steps, threads, report)
+                reason = "max_margin" if plan.solver == "max_margin" else found.stop_reason
+            new = reason in ("max_margin", "smoothing")
+            history = _continue(None if new else model.history.get(stage), found.history)
             model = replace(
-                made.model(found.theta),
-                history=model.history | {stage: _continue(earlier, found.history)},
+                model,
+                history=model.history | {stage: history},
                 stop_reason=model.stop_reason | {stage: reason},
             )
             n_iter.append(found.n_iter)
-            del made  # with all that it holds, before the next stage is made
     return replace(model, n_iter=tuple(n_iter))
 
 
-def _solve(stage, theta, origin, plan, steps, report):
-    """Solution of one stage."""
+def _run(name, data, model, origin, plan, steps, threads, report):
+    """The model after a stage and the solution; what the stage holds goes with it."""
+    stage = STAGES[name](
+        data, model, need_reference=plan.track or plan.solver == "max_margin", threads=threads
+    )
+    theta = stage.vector(model)
     if plan.solver == "max_margin":
         theta, steps = stage.reference_point(steps.total()), ()
     track = Track(
         partial(stage.record, track=plan.track),
-        report and partial(report, stage.name, len(steps)),
+        report and partial(report, name, len(steps)),
         plan.patience() if plan.early_stopping else None,
     )
-    if plan.solver != "lbfgs":
-        return normalized_gradient_descent(
+    if plan.solver == "lbfgs":
+        found = limited_memory_bfgs(
+            stage.loss,
+            theta,
+            max_iter=len(steps),
+            patience=plan.patience(),
+            penalty=plan.alpha / stage.n_samples,
+            origin=stage.vector(origin),
+            multiplicity=stage.multiplicity,
+            track=track,
+        )
+    else:
+        found = normalized_gradient_descent(
             stage.loss, theta, steps=steps, multiplicity=stage.multiplicity, track=track
         )
-    return limited_memory_bfgs(
-        stage.loss,
-        theta,
-        max_iter=len(steps),
-        patience=plan.patience(),
-        penalty=plan.alpha / stage.n_samples,
-        origin=origin,
-        multiplicity=stage.multiplicity,
-        track=track,
-    )
+    return stage.model(found.theta), found
 
 
 def _continue(earlier, history):

@@ -87,13 +87,13 @@ def test_attention_of_trained_and_unseen_contexts():
 
 
 @pytest.mark.parametrize("stages", [("ov",), ("ov", "kq"), ("ov", "joint")])
-def test_an_unknown_query_sees_the_base_and_an_unknown_token_scores_zero(stages):
+def test_under_an_unknown_query_all_tokens_score_zero(stages):
     X, y = _encoded()
     clf = _started(X, y, attention_start=0.6, stages=stages)
     tokens = clf.vocabulary_.tolist()
     ngram, tagged = next(t for t in tokens if t.count("→") == 2), "b@0"
     sentence = [ngram, tagged, "a", "new", "new", "newer"]
-    wanted = softmax([3 * 0.6, 0.6, 0.0, 0.0, 0.0, 0.0])
+    wanted = np.full(6, 1 / 6)
     assert_allclose(clf.attention([sentence])[0], wanted, **EXACT)
     # A known query beside unknown tokens.
     sentence = ["new", ngram, "a"]
@@ -257,7 +257,7 @@ def test_entries_of_the_weights():
     """Known and unknown tokens and queries, with an entry and without."""
     weights = AttentionWeights(np.array([1, 3]), np.array([7.0, 8.0]), np.array([0.5, 1.5]))
     query, token = np.divmod(np.arange(9), 3)  # V = 2: number 2 is unknown
-    wanted = [0.5, 7.0, 0.0, 0.5, 8.0, 0.0, 0.5, 1.5, 0.0]
+    wanted = [0.5, 7.0, 0.0, 0.5, 8.0, 0.0, 0.0, 0.0, 0.0]
     assert_array_equal(weights.scores(query, token), wanted)
     assert weights.n_tokens == 2
     assert_array_equal(weights.find(query, token), [2, 0, 2, 2, 1, 2, 2, 2, 2])
@@ -267,3 +267,15 @@ def test_entries_of_the_weights():
 def test_invalid_values(value):
     with pytest.raises(ValueError, match="'attention_start' parameter"):
         NTPTransformerClassifier(attention_start=value).fit(*CHAIN)
+
+
+@pytest.mark.parametrize("stages", [("joint",), ("ov", "kq")])
+def test_training_and_prediction_agree_under_unknown_queries(stages):
+    X = [["a@0", "b", "z@0"], ["b", "a@0"], ["a@0", "b", "b", "z@0"], ["b"]]
+    y = ["a", "b", "b", "a"]
+    clf = NTPTransformerClassifier(
+        stages=stages, attention_start=3.0, collocation="context", max_iter=20,
+        vocabulary=["a@0", "b"],
+    ).fit(X, y)  # fmt: skip
+    loss = clf.convergence_[stages[-1]]["loss"][-1]
+    assert_allclose(-clf.label_log_proba(X, y).mean(), loss, rtol=1e-12)

@@ -600,3 +600,14 @@ def test_tags_tell_what_a_bag_cannot():
     tagged = make_pipeline(PositionTagger(2), clone(plain).set_params(collocation="context"))
     assert plain.score(X, y) == 0.5
     assert tagged.fit(X, y).score(X, y) == 1
+
+
+def test_many_digits_are_no_distance():
+    X = [["user@99999999999999999999", "a@" + "9" * 5000, "a"]]
+    assert PositionTagger(1).fit_transform(X).tolist() == [[*X[0], "a@0"]]
+
+
+def test_one_long_token_does_not_widen_all_others():
+    X = [[f"t{i}", f"u{i}"] for i in range(1000)] + [["x" * 10_000, "y"]]
+    ngrams = NGramTokens(2, 1).fit(X).ngrams_
+    assert ngrams.dtype == object and len(ngrams) == 1001

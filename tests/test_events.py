@@ -267,3 +267,12 @@ def test_an_activity_that_is_no_token(activity, match):
 def test_times_without_an_order(time, error, match):
     with pytest.raises(error, match=match):
         sequences_from_events({"case": [1, 1], "activity": [1, 2], "time": time}, *NAMES)
+
+
+def test_masked_values_and_lazy_tables_are_refused():
+    masked = np.ma.array([1, 1, 2], mask=[0, 1, 0])
+    with pytest.raises(ValueError, match="row 1"):
+        sequences_from_events({"c": masked, "a": ["x", "y", "z"]}, "c", "a")
+    polars = pytest.importorskip("polars")
+    with pytest.raises(TypeError, match="LazyFrame: collect"):
+        sequences_from_events(polars.LazyFrame({"c": [1], "a": ["x"]}), "c", "a")

@@ -10,7 +10,7 @@ from samples import realizable
 from scipy.optimize import OptimizeResult, minimize
 from sklearn.linear_model import LogisticRegression
 
-from sklntp import NTPTransformerClassifier, _lbfgs
+from sklntp import NTPTransformerClassifier, _lbfgs, _memory
 from sklntp._dataset import build_dataset
 from sklntp._lbfgs import limited_memory_bfgs
 from sklntp._model import starting_model
@@ -758,3 +758,9 @@ def test_progress_towards_the_reference_is_tracked():
     assert np.isnan(curves["cosine"][0])
     assert_allclose(curves["cosine"][1:], 1.0, rtol=1e-12)
     assert_array_equal(curves["accuracy"][1:], 1.0)
+
+
+def test_what_would_not_fit_is_refused(monkeypatch):
+    monkeypatch.setattr(_memory, "available_memory", lambda: 500)
+    with pytest.raises(MemoryError, match=r"What L-BFGS holds, an array of shape \(30, "):
+        _lbfgs_fit(CYC)

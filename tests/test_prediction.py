@@ -168,7 +168,11 @@ def test_one_class_has_log_probability_zero():
     [
         (["b"], ValueError, "2 sentences in X, 1 next tokens in y"),
         (["b", None], ValueError, r"y\[1\], the next token of sentence 1"),
-        ([1, 2], TypeError, "y holds numbers, but the next tokens known are str"),
+        (
+            [1, 2],
+            TypeError,
+            r"y must be of the type of classes_: y\[0\] is int 1, but classes_\[0\] is str",
+        ),
         (["b", 1], TypeError, r"y\[1\] is int 1"),
         (None, ValueError, "y is None"),
     ],

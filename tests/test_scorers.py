@@ -337,3 +337,10 @@ def test_numbers_that_cannot_be_scored(monkeypatch, scorer):
 def test_k_is_checked(k, error, match):
     with pytest.raises(error, match=match):
         top_k_accuracy(Table(["a"]), [[1.0]], ["a"], k=k)
+
+
+def test_dates_of_another_unit_are_the_same_labels():
+    X = [["a"], ["b"], ["a"], ["b"]]
+    y = np.array(["2024-01-01", "2024-01-02"] * 2, dtype="M8[D]")
+    clf = NTPTransformerClassifier(max_iter=5).fit(X, y)
+    assert neg_log_loss(clf, X, y.astype("M8[s]")) == neg_log_loss(clf, X, y) > -1

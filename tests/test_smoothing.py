@@ -12,7 +12,7 @@ from oracle import mean_loss
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
-from sklntp import NTPTransformerClassifier
+from sklntp import NTPTransformerClassifier, _memory
 from sklntp._ngrams import suffixes
 from sklntp.preprocessing import ContextWindow, LastNGram, NGramTokens, PositionTagger
 
@@ -280,6 +280,14 @@ def test_discounts_out_of_range_are_the_usual_ones():
     # With the two counts of 1 of the token 0.0, n_1 = 6 and Y = 0.6: D_3 = 3 - 2.4 * 9.
     column = clf.vocabulary_.tolist().index("4.0")
     assert_allclose(_columns(clf)[0, column], (4 - 1.5) / 4 + 1.5 / 4 * 18 / 20, **EXACT)
+
+
+@pytest.mark.parametrize("weight", [1e-12, 1e-9, 1e18, 1e30])
+def test_counts_of_any_size(weight):
+    X, y = [["a", "b"], ["c"], ["d"]] * 2, ["b", "c", "c"] * 2
+    p = _smoothed(X, y, np.array([1.0, weight, 1.0] * 2)).predict_proba([["c"], ["d"]])
+    assert np.isfinite(p).all() and (p > 0).all()
+    assert_allclose(p.sum(axis=1), 1.0, rtol=1e-12)
 
 
 def _counted(ngrams):
@@ -576,3 +584,10 @@ def test_joint_after_a_smoothed_fit_is_pulled_to_the_closed_form():
 def test_invalid_smoothing():
     with pytest.raises(ValueError, match="'smoothing' parameter"):
         _smoothed([["a"], ["b"]], ["b", "a"], smoothing="witten-bell")
+
+
+def test_what_would_not_fit_is_refused_before_the_work(monkeypatch):
+    monkeypatch.setattr(_memory, "available_memory", lambda: 500)
+    X, y = [["a"], ["b"], ["c"]], ["b", "c", "a"]
+    with pytest.raises(MemoryError, match=r"8 arrays like W_ov.*shape \(24, 3\).*min_count=2"):
+        _smoothed(X, y)
