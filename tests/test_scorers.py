@@ -344,3 +344,11 @@ def test_dates_of_another_unit_are_the_same_labels():
     y = np.array(["2024-01-01", "2024-01-02"] * 2, dtype="M8[D]")
     clf = NTPTransformerClassifier(max_iter=5).fit(X, y)
     assert neg_log_loss(clf, X, y.astype("M8[s]")) == neg_log_loss(clf, X, y) > -1
+
+
+def test_b16_the_loss_of_a_next_token_never_seen_is_finite():
+    clf = NTPTransformerClassifier(stages=("ov",), max_iter=10).fit(
+        [["a"], ["b"], ["c"]], ["b", "c", "a"]
+    )
+    assert clf.score([["a"]], ["zzz"]) == 0.0
+    assert_allclose(neg_log_loss(clf, [["a"]], ["zzz"]), np.log(np.finfo(float).eps), rtol=1e-12)
