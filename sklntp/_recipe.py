@@ -66,7 +66,14 @@ def make_next_token_pipeline(
 
     Notes
     -----
-    RESULTS
+    Measured by ``benchmarks/real.py`` on five files of 20,000 to 40,000 pairs, mean log-loss on
+    held-out sequences over three splits, beside the best interpolated n-gram (Kneser-Ney or
+    Witten-Bell, order by validation): help-desk tickets 0.497 (0.497), loan applications 0.384
+    (0.401), pages of msnbc.com 1.227 (1.279), letters of names 1.975 (2.005), words of Shakespeare
+    4.282 (4.302); accuracy was at or above that of the n-gram on all. A search on the training
+    sequences chose the settings: the defaults on pages, with them `alpha` 0.03 or 0.1 on loan
+    applications, ``max_n=4, attention_start=0`` on letters, ``max_n=1, max_distance=2, alpha=3`` on
+    words. Search these; the page on real sequences in the documentation says how.
 
     It says why: ``pipeline[-1].contributions(pipeline[:-1].transform(X))`` has what each token of
     ``pipeline[:-1].transform(X)`` adds to the logit of the predicted class.
