@@ -23,6 +23,8 @@ TEST, VALIDATION = 0.2, 0.1  # shares of the sequences, and of those left for tr
 MAX_LENGTH = 20
 MAX_TYPES, MIN_COUNT = 500, 3
 UNKNOWN = "<unk>"
+# What our pipeline writes itself is spelt otherwise in tokens; no model reads the spelling.
+_SPELLING = str.maketrans({"→": "⇒", "@": "＠", "<": "‹", ">": "›"})
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def read(path):
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} must be text in UTF-8: {error}.") from error
-    sequences = [line.split() for line in lines if line.strip()]
+    sequences = [line.translate(_SPELLING).split() for line in lines if line.strip()]
     if not sequences:
         raise ValueError(f"{path} must have one sequence a line; got no token.")
     return sequences

@@ -257,3 +257,9 @@ def test_the_n_gram_among_our_candidates_is_the_kneser_ney_peer(script, tmp_path
     assert_array_equal(ours.classes_, peer.classes_)
     # Both have one start token; they differ in the distribution that single tokens back off to.
     assert_allclose(ours.predict_proba(test.X), peer.predict_proba(test.X), atol=2e-3, rtol=0)
+
+
+def test_tokens_that_the_pipeline_writes_itself_are_spelt_otherwise(script, tmp_path):
+    protocol, path = script("protocol"), tmp_path / "log.txt"
+    path.write_text("<s> a→b a@0 <unk>\n", encoding="utf-8")
+    assert protocol.read(path) == [["‹s›", "a⇒b", "a＠0", "‹unk›"]]
