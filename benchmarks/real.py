@@ -45,7 +45,7 @@ ORDERS = [1, 2, 3, 4, 5, 6, 7, 8]
 # alone, with attention on the longest n-gram, which is the Kneser-Ney n-gram model.
 MANY_TYPES = 100
 NGRAM = {
-    "ngrams__max_n": [2, 4, 6],
+    "ngrams__max_n": [1, 2, 4, 6],
     "positions__max_distance": [1],
     "positions__keep_untagged": [False],
     "classifier__stages": [("ov",)],
