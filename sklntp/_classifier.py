@@ -1,6 +1,5 @@
 """The estimator: validate, encode, run the stages, unpack."""
 
-from dataclasses import replace
 from numbers import Integral, Real
 
 import numpy as np
@@ -12,9 +11,9 @@ from sklntp._dataset import build_dataset
 from sklntp._fitted import FittedMatrices
 from sklntp._fitted_predictions import FittedPredictions
 from sklntp._max_margin import MaxMarginError
-from sklntp._model import Model, starting_model, zero_model
+from sklntp._model import Model, starting_model
 from sklntp._ngd import StepSizes
-from sklntp._sequences import short, token_array
+from sklntp._sequences import short, store_features, token_array
 from sklntp._stages import check_joint
 from sklntp._training import Plan, train
 
@@ -339,7 +338,7 @@ class NTPTransformerClassifier(ClassifierMixin, FittedPredictions, FittedMatrice
         if "joint" in stages:
             check_joint(len(data.vocabulary), len(data.classes))
         origin = starting_model(data, self.smoothing, self.attention_start)
-        start = self._continued(stages, data) or replace(origin, output=zero_model(data).output)
+        start = self._continued(stages, data) or origin
         plan = self._plan(stages, step_size, max_iter, start)
         report = self._report if self.verbose else None
         try:
@@ -464,11 +463,7 @@ class NTPTransformerClassifier(ClassifierMixin, FittedPredictions, FittedMatrice
 
     def _store(self, data, model):
         """Unpack into fitted attributes: arrays, dicts and strings only."""
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(self, name):
-                delattr(self, name)
-        for name, value in data.features.items():
-            setattr(self, name, value)
+        store_features(self, data.features)
         self.classes_ = data.classes
         self.vocabulary_ = token_array(data.vocabulary)
         self.collocation_mode_ = data.mode

@@ -103,3 +103,11 @@ def _above(values, low):
 
 def _pieces(n):
     return (slice(start, start + _PIECE) for start in range(0, n, _PIECE))
+
+
+def find_sorted(keys, wanted):
+    """Index of each wanted value in the increasing array `keys`, and whether it is there."""
+    if not len(keys):
+        return np.zeros(np.shape(wanted), dtype=np.intp), np.zeros(np.shape(wanted), dtype=bool)
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return at, keys[at] == wanted

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sklntp._contexts import find_sorted, sum_by_key
+from sklntp._coding import find_sorted
+from sklntp._contexts import sum_by_key
 from sklntp._sequences import flat_ranges
 
 COLLOCATION_MODES = ("auto", "single", "last", "context")

@@ -21,6 +21,7 @@ from sklntp._sequences import (
     ragged_rows,
     read_sequences,
     show,
+    store_features,
     token_array,
 )
 
@@ -133,13 +134,7 @@ class ContextTransformer(TransformerMixin, BaseEstimator):
 
     def _read_to_fit(self, X):
         sequences = self._read(X, reset=True)
-        if not len(sequences):
-            raise ValueError("Found array with 0 sample(s): at least one sentence is required.")
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(self, name):
-                delattr(self, name)
-        for name, value in sequences.features.items():
-            setattr(self, name, value)
+        store_features(self, sequences.features)
         return sequences
 
     def __sklearn_tags__(self):

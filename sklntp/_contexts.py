@@ -266,14 +266,6 @@ def _sort_columns(column, n_rows, n_columns):
     return order, is_first
 
 
-def find_sorted(keys, wanted):
-    """Index of each wanted value in the increasing array `keys`, and whether it is there."""
-    if not len(keys):
-        return np.zeros(np.shape(wanted), dtype=np.intp), np.zeros(np.shape(wanted), dtype=bool)
-    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return at, keys[at] == wanted
-
-
 def sum_by_key(key, weight):
     """Distinct keys, increasing, and the sum of the weights of each.
 

@@ -88,8 +88,6 @@ def merge_data(
 ):
     """The part of `build_dataset` that meets single sentences: a dict of fields of `Dataset`."""
     sequences = read_sequences(estimator, X, reset=True)
-    if not len(sequences):
-        raise ValueError("Found array with 0 sample(s): at least one sentence is required.")
     y = read_labels(y, len(sequences))
     weight = read_weights(sample_weight, len(sequences))
     kept = weight > 0

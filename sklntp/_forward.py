@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
-from sklntp._contexts import find_sorted
+from sklntp._coding import find_sorted
 
 
 @dataclass(frozen=True)

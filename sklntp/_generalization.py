@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from sklntp._contexts import find_sorted, merge_contexts
+from sklntp._coding import find_sorted
+from sklntp._contexts import merge_contexts
 from sklntp._dataset import encode
 from sklntp._sequences import read_sequences, show
 from sklntp._targets import read_labels

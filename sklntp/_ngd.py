@@ -86,7 +86,7 @@ def normalized_gradient_descent(evaluate, theta, *, steps, multiplicity=1.0, tra
         After fewer steps than asked for where the gradient is exactly zero or rounding error:
         a normalized step along rounding error would be a full step in a random direction.
     """
-    theta = theta.copy()
+    theta = theta.copy() if len(steps) else theta  # the closed forms are large, and stay
     track = Track() if track is None else track
     stop_reason = "max_iter"
     for t in range(len(steps) + 1):

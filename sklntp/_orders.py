@@ -13,8 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from sklntp._coding import unique_keys
-from sklntp._contexts import find_sorted
+from sklntp._coding import find_sorted, unique_keys
 
 _MOST_PATHS = 5e7  # of two pairs, to follow
 _CHUNK = 1 << 22  # entries of one (length, length, n) comparison, to bound memory

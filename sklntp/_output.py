@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sklntp._contexts import find_sorted
+from sklntp._coding import find_sorted
 
 _SAFE_EXPONENT = 300.0  # sums of exp of this, times W_ov, stay in the range of float64
 

@@ -11,7 +11,8 @@ from functools import cached_property
 
 import numpy as np
 
-from sklntp._contexts import find_sorted, merge_contexts, sentence_pieces
+from sklntp._coding import find_sorted
+from sklntp._contexts import merge_contexts, sentence_pieces
 from sklntp._forward import context_attention
 
 _PIECE = 1 << 20  # tokens of the sentences that are merged at a time

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from sklntp._contexts import find_sorted
+from sklntp._coding import find_sorted
 from sklntp._orders import cycles, has_above
 from sklntp._sequences import flat_ranges, show
 

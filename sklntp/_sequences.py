@@ -84,8 +84,15 @@ def read_sequences(estimator, X, *, reset):
     Raises
     ------
     TypeError, ValueError
-        Naming the sentence and position of what is not a token.
+        Naming the sentence and position of what is not a token; with `reset`, if there is none.
     """
+    sequences = _read(estimator, X, reset)
+    if reset and not len(sequences):
+        raise ValueError("Found array with 0 sample(s): at least one sentence is required.")
+    return sequences
+
+
+def _read(estimator, X, reset):
     column = read_column(X)
     if column is None and (rows := ragged_rows(X)) is not None:
         column = read_rows(rows)
@@ -109,6 +116,15 @@ def read_sequences(estimator, X, *, reset):
         # An array or table of another width is refused here; lists are not (they are ragged).
         table = validate_data(estimator, X, dtype=None, reset=False, skip_check_array=by_cell)
     return replace(_read_table(table), features=features)
+
+
+def store_features(estimator, features):
+    """Set what `read_sequences` found of a table's columns, in place of that of an earlier fit."""
+    for name in ("n_features_in_", "feature_names_in_"):
+        if hasattr(estimator, name):
+            delattr(estimator, name)
+    for name, value in features.items():
+        setattr(estimator, name, value)
 
 
 def _is_sequence(cell):

@@ -14,6 +14,7 @@ from sklntp._max_margin import solve_kq, solve_ov
 from sklntp._model import zero_model
 from sklntp._ngd import weighted_norm
 from sklntp._prediction import Predictor
+from sklntp._solution import Evaluation
 
 _MAX_DENSE = 1 << 25  # entries of W_ov in the joint stage, which holds about six such arrays
 
@@ -73,8 +74,6 @@ class _Stage:
 class OutputStage(_Stage):
     """Stage "ov": W_ov on the collocation."""
 
-    name = "ov"
-
     def __init__(self, data, model, *, need_reference=False, threads=None):
         super().__init__(data, model)
         n_classes = len(data.classes)
@@ -109,23 +108,25 @@ class OutputStage(_Stage):
 
 
 class SmoothedStage(_Stage):
-    """Stage "ov" in closed form: W_ov is there, with an entry for every class."""
+    """Stage "ov" in closed form: W_ov is there, with an entry for every class, and stays."""
 
-    def record(self, track):
-        """What descent would record at its starting point."""
-        output, pairs = self.before.output, self.data.collocation
-        columns = output.value.reshape(-1, output.n_classes)
+    def __init__(self, data, model, *, need_reference=False, threads=None):
+        super().__init__(data, model)
+        if need_reference:
+            self.direction = Direction(_output_reference(data))
+
+    def loss(self, theta):
+        """As `CollocationLoss`, without a gradient: nothing descends it."""
+        pairs, columns = self.data.collocation, theta.reshape(-1, len(self.data.classes))
         log_p = columns[pairs.pair_token, pairs.classes]
         log_p -= logsumexp(columns, axis=1)[pairs.pair_token]
         weight = np.repeat(pairs.probability, np.diff(pairs.offsets)) * pairs.share
         loss = -float(weight @ log_p)
         with np.errstate(divide="ignore"):  # of one class
-            record = {"loss": loss, "log_loss": float(np.log(loss))}
-        record["norm"] = weighted_norm(output.value)
-        cosine, dist = np.nan, np.nan
-        if track:
-            cosine, dist = Direction(_output_reference(self.data))(output.value)
-        return record | {"cosine": cosine, "dist": dist, **self._predictions(None, track)}
+            return Evaluation(loss, float(np.log(loss)), np.empty(0), 0.0, 0.0)
+
+    def vector(self, model):
+        return model.output.value
 
     def model(self, theta):
         return self.before
@@ -133,8 +134,6 @@ class SmoothedStage(_Stage):
 
 class AttentionStage(_Stage):
     """Stage "kq": W_kq on all contexts, with W_ov as it is."""
-
-    name = "kq"
 
     def __init__(self, data, model, *, need_reference=False, threads=None):
         super().__init__(data, model)
@@ -154,8 +153,6 @@ class AttentionStage(_Stage):
 
 class JointStage(_Stage):
     """Stage "joint": both matrices at once, W_ov dense."""
-
-    name = "joint"
 
     def __init__(self, data, model, *, need_reference=False, threads=None):
         super().__init__(data, model)
@@ -247,4 +244,4 @@ def _attention_reference(data, pairs):
     return reference
 
 
-STAGES = {stage.name: stage for stage in (OutputStage, AttentionStage, JointStage)}
+STAGES = {"ov": OutputStage, "kq": AttentionStage, "joint": JointStage}

@@ -10,6 +10,7 @@ Sentence i ends before position ``stops[i]``, and its last ``room[i]`` tokens ma
 
 import numpy as np
 
+from sklntp._coding import find_sorted
 from sklntp._ngrams import join
 
 
@@ -55,8 +56,7 @@ def find_suffixes(codes, stops, room, n_tokens, keys):
         if not len(alive):
             break
         wanted = number[alive] * base + codes[stops[alive] - 1 - back]
-        index = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        known = keys[index] == wanted
+        index, known = find_sorted(keys, wanted)
         alive, index = alive[known], index[known]
         number[alive] = base + index
         found.append(np.full((1, len(stops)), -1))

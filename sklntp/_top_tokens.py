@@ -27,8 +27,7 @@ tokens in the training data: with a > unknown and a > b, w_a = 1 and w_b = 0.
 
 import numpy as np
 
-from sklntp._coding import unique_keys
-from sklntp._contexts import find_sorted
+from sklntp._coding import find_sorted, unique_keys
 from sklntp._orders import contract, order_entries, without_implied
 
 ROLES = ["optimal", "confused", "non-comparable", "unknown", "non-optimal"]

@@ -6,9 +6,11 @@ from functools import partial
 
 from sklntp._lbfgs import limited_memory_bfgs
 from sklntp._ngd import normalized_gradient_descent
-from sklntp._solution import Patience, Solution, Track
+from sklntp._solution import Patience, Track
 from sklntp._stages import STAGES, SmoothedStage
 from sklntp._threads import Threads
+
+_CLOSED_FORMS = ("smoothing", "max_margin")  # reasons of a stage to take no step
 
 
 @dataclass(frozen=True)
@@ -53,22 +55,13 @@ def train(data, model, plan, *, origin=None, report=None):
     n_iter = []
     with Threads(plan.n_jobs) as threads:
         for stage, steps in zip(plan.stages, plan.steps, strict=True):
-            if stage == "ov" and plan.smoothing is not None:
-                model = replace(model, output=origin.output)
-                record = SmoothedStage(data, model).record(plan.track)
-                if report is not None:
-                    report(stage, 0, 0, record)
-                history = {name: [number] for name, number in record.items()}
-                found, reason = Solution(None, history, 0, "smoothing"), "smoothing"
-            else:
-                model, found = _run(stage, data, model, origin, plan, steps, threads, report)
-                reason = "max_margin" if plan.solver == "max_margin" else found.stop_reason
-            new = reason in ("max_margin", "smoothing")
-            history = _continue(None if new else model.history.get(stage), found.history)
+            model, found = _run(stage, data, model, origin, plan, steps, threads, report)
+            earlier = None if found.stop_reason in _CLOSED_FORMS else model.history.get(stage)
+            history = _continue(earlier, found.history)
             model = replace(
                 model,
                 history=model.history | {stage: history},
-                stop_reason=model.stop_reason | {stage: reason},
+                stop_reason=model.stop_reason | {stage: found.stop_reason},
             )
             n_iter.append(found.n_iter)
     return replace(model, n_iter=tuple(n_iter))
@@ -76,18 +69,25 @@ def train(data, model, plan, *, origin=None, report=None):
 
 def _run(name, data, model, origin, plan, steps, threads, report):
     """The model after a stage and the solution; what the stage holds goes with it."""
-    stage = STAGES[name](
-        data, model, need_reference=plan.track or plan.solver == "max_margin", threads=threads
-    )
+    closed_form, kind = None, STAGES[name]
+    if name == "ov" and plan.smoothing is not None:
+        closed_form, kind = "smoothing", SmoothedStage
+        model = replace(model, output=origin.output)
+    elif plan.solver == "max_margin":
+        closed_form = "max_margin"
+    need_reference = plan.track or closed_form == "max_margin"
+    stage = kind(data, model, need_reference=need_reference, threads=threads)
     theta = stage.vector(model)
-    if plan.solver == "max_margin":
-        theta, steps = stage.reference_point(steps.total()), ()
+    if closed_form == "max_margin":
+        theta = stage.reference_point(steps.total())
+    if closed_form is not None:
+        steps = ()
     track = Track(
         partial(stage.record, track=plan.track),
         report and partial(report, name, len(steps)),
-        plan.patience() if plan.early_stopping else None,
+        plan.patience() if plan.early_stopping and closed_form is None else None,
     )
-    if plan.solver == "lbfgs":
+    if plan.solver == "lbfgs" and closed_form is None:
         found = limited_memory_bfgs(
             stage.loss,
             theta,
@@ -102,6 +102,8 @@ def _run(name, data, model, origin, plan, steps, threads, report):
         found = normalized_gradient_descent(
             stage.loss, theta, steps=steps, multiplicity=stage.multiplicity, track=track
         )
+    if closed_form is not None:
+        found = replace(found, stop_reason=closed_form)
     return stage.model(found.theta), found
 
 
