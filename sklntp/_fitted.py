@@ -7,6 +7,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from sklntp._forward import AttentionWeights, OutputWeights
 from sklntp._max_margin import MaxMarginError, solve_kq, solve_ov
 from sklntp._orders import Orders
+from sklntp._partial_order import partial_order
 
 _DENSE_LIMIT = 100e6  # bytes of a coefficient matrix that an attribute builds on access
 _TIME_LIMIT = 5.0  # estimated seconds of a reference that an attribute solves on access
@@ -27,9 +28,12 @@ class FittedMatrices:
 
     @property
     def _orders(self):
-        """Query, token above and token below of each pair that the reference of W_kq needs."""
-        orders = Orders(self._order_key, len(self.vocabulary_))
-        return np.stack([orders.query, orders.above, orders.below])
+        """The pairs of the training data, that the reference of W_kq needs."""
+        return Orders(self._order_key, len(self.vocabulary_))
+
+    def _partial_order(self, query):
+        """The order of the training data under one query, given as its code."""
+        return partial_order(self._orders, query, self.vocabulary_.tolist())
 
     def _check_dense(self, n_rows, twin):
         """Refuse to build a matrix of more than 100 MB on access."""
@@ -157,10 +161,10 @@ class FittedMatrices:
         n_tokens = len(self.vocabulary_)
         self._check_dense(n_tokens, "structure.max_margin_kq")
         if self._max_margin_kq is None:
-            query, above, below = self._orders
+            pairs = self._orders
             try:
                 self._max_margin_kq = solve_kq(
-                    query, above, below, fixed=n_tokens, time_limit=_TIME_LIMIT
+                    pairs.query, pairs.above, pairs.below, fixed=n_tokens, time_limit=_TIME_LIMIT
                 )
             except MaxMarginError as error:
                 raise AttributeError(f"{error} Use structure.max_margin_kq.") from error

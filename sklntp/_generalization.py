@@ -247,7 +247,7 @@ def generalization_report(clf, X, y=None):
     offsets, n_tokens = sequences.offsets, len(clf.vocabulary_)
     contexts = merge_contexts(codes, offsets, n_tokens)
     collocation = clf._pairs["token"], clf._pairs["class"], len(clf.classes_)
-    role, kind, answer, named = _judge(contexts, CertainOrder(*clf._orders, n_tokens), collocation)
+    role, kind, answer, named = _judge(contexts, CertainOrder(clf._orders), collocation)
 
     # From contexts to sentences, and from their tokens to positions.
     lengths = sequences.lengths

@@ -45,9 +45,10 @@ class CertainOrder:
     Nodes are the cycles, and the entries outside of them.
     """
 
-    def __init__(self, query, above, below, n_tokens):
+    def __init__(self, orders):
+        n_tokens = orders.n_tokens
         self.base = n_tokens + 1
-        self.keys, ends = order_entries(query, above, below, self.base)
+        self.keys, ends = order_entries(orders.query, orders.above, orders.below, self.base)
         size = len(self.keys) + 1
         has_below, has_above = (np.isin(np.arange(size), end) for end in ends)
         self.role = np.select(

@@ -1,10 +1,9 @@
 """What the data say by themselves: partial orders, realizability, max-margin references."""
 
-from dataclasses import dataclass, field
-
 import numpy as np
 
 from sklntp._dataset import build_dataset
+from sklntp._partial_order import PartialOrder, partial_order
 from sklntp._realizability import Checks, Condition, RealizabilityReport
 from sklntp._references import MaxMarginKQ, MaxMarginOV, max_margin_kq, max_margin_ov
 
@@ -19,38 +18,6 @@ __all__ = [
     "max_margin_ov",
     "partial_orders",
 ]
-
-
-@dataclass(frozen=True, eq=False)
-class PartialOrder:
-    """The order of the tokens under one query; None stands for tokens outside the vocabulary.
-
-    Attributes
-    ----------
-    optimal : list
-        Tokens with nothing above and something below.
-    non_optimal : list
-        Tokens with something above and nothing below.
-    confused : list
-        Tokens with both.
-    non_comparable : list
-        Tokens of the vocabulary with neither.
-    pairs : list of tuple
-        (above, below) for every two tokens that meet in a sentence; the order itself is the
-        transitive closure.
-    """
-
-    optimal: list
-    non_optimal: list
-    confused: list
-    pairs: list
-    _vocabulary: list = field(repr=False)
-
-    @property
-    def non_comparable(self):
-        """Tokens of the vocabulary with nothing above and nothing below."""
-        compared = {*self.optimal, *self.non_optimal, *self.confused}
-        return [token for token in self._vocabulary if token not in compared]
 
 
 def partial_orders(X, y, *, collocation="auto", vocabulary=None, sample_weight=None):
@@ -90,23 +57,10 @@ def partial_orders(X, y, *, collocation="auto", vocabulary=None, sample_weight=N
     ([('a', 'b')], ['a'], ['c'])
     """
     data = build_dataset(X, y, sample_weight, collocation=collocation, vocabulary=vocabulary)
-    orders, tokens = data.orders, [*data.vocabulary, None]
-    found = {}
-    for q in np.unique(data.contexts.query[data.contexts.query < len(data.vocabulary)]):
-        start, stop = np.searchsorted(orders.query, [q, q + 1])
-        above, below = orders.above[start:stop], orders.below[start:stop]
-
-        def name(codes):
-            return [tokens[code] for code in codes]
-
-        found[tokens[q]] = PartialOrder(
-            optimal=name(np.setdiff1d(above, below)),
-            non_optimal=name(np.setdiff1d(below, above)),
-            confused=name(np.intersect1d(above, below)),
-            pairs=list(zip(name(above), name(below), strict=True)),
-            _vocabulary=data.vocabulary,
-        )
-    return found
+    known = data.contexts.query[data.contexts.query < len(data.vocabulary)]
+    return {
+        data.vocabulary[q]: partial_order(data.orders, q, data.vocabulary) for q in np.unique(known)
+    }
 
 
 def check_realizable(X, y, *, collocation="auto", vocabulary=None, sample_weight=None):

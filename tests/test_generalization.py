@@ -239,7 +239,7 @@ def test_certain_comparisons_hold_in_the_exact_limit():
         clf = limit((X, y), collocation="single", vocabulary=vocabulary)
         n_tokens = len(clf.vocabulary_)
         coef = np.vstack([clf.max_margin_coef_kq_, np.zeros(n_tokens)])
-        order = CertainOrder(*clf._orders, n_tokens)
+        order = CertainOrder(clf._orders)
         entry = {key: k for k, key in enumerate(order.keys.tolist())}
         for q in (0, 1):
             keys = [q * (n_tokens + 1) + x for x in range(n_tokens + 1)]

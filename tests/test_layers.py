@@ -41,6 +41,7 @@ LAYERS = [
         "_interior_point",
         "_max_margin",
         "_top_tokens",
+        "_partial_order",
         "_smoothing",
     ],
     [
