@@ -24,7 +24,7 @@ from sklntp._model import zero_model
 from sklntp._ngd import StepSizes
 from sklntp._stages import AttentionStage
 from sklntp._threads import Threads
-from sklntp._training import Plan, train
+from sklntp._training import Plan, Training
 from sklntp.preprocessing import make_contexts
 
 _BATCH = 200  # contexts; with 100 and 500 the padded gather takes 1.1 to 1.7 times as long
@@ -61,7 +61,7 @@ class Stage:
         X, y, _ = make_contexts(text(n_sequences).tolist(), max_length=8)
         self.data = build_dataset(X, y, collocation="last")
         steps = [StepSizes(0.2, stop=100), StepSizes(0.2, stop=5)]
-        self.model = train(self.data, zero_model(self.data), Plan(("ov", "kq"), steps))
+        self.model = Training(self.data, zero_model(self.data), Plan(("ov", "kq"), steps)).run()
         self.pairs = AttentionStage(self.data, self.model).pairs
         self.theta = np.zeros(len(self.pairs.key))
         self.output = self.model.output.dense().T  # (V, C)

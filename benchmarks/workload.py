@@ -6,7 +6,7 @@ from sklntp._dataset import build_dataset
 from sklntp._model import zero_model
 from sklntp._ngd import StepSizes, normalized_gradient_descent
 from sklntp._stages import AttentionStage
-from sklntp._training import Plan, train
+from sklntp._training import Plan, Training
 
 
 def realizable_sentences(n_tokens, n_sentences, *, max_length=16, random_state=0):
@@ -49,9 +49,9 @@ class SecondStage:
 
     def __init__(self, X, y, *, n_steps=20):
         self.data = build_dataset(X, y)
-        self.model = train(
+        self.model = Training(
             self.data, zero_model(self.data), Plan(("ov",), [StepSizes(0.2, stop=100)])
-        )
+        ).run()
         stage = AttentionStage(self.data, self.model)
         self.pairs, self.loss = stage.pairs, stage.loss
         descent = normalized_gradient_descent(

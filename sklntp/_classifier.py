@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from sklntp._callbacks import CallbackSupportMixin, fit_callbacks
 from sklntp._collocation import COLLOCATION_MODES
 from sklntp._dataset import build_dataset
 from sklntp._fitted import FittedMatrices
@@ -13,9 +14,10 @@ from sklntp._fitted_predictions import FittedPredictions
 from sklntp._max_margin import MaxMarginError
 from sklntp._model import Model, starting_model
 from sklntp._ngd import StepSizes
+from sklntp._progress import ProgressLines
 from sklntp._sequences import short, store_features, token_array
 from sklntp._stages import check_joint
-from sklntp._training import Plan, train
+from sklntp._training import Plan, Training
 
 _STAGES = [
     ("ov", "kq"),
@@ -29,7 +31,9 @@ _STAGES = [
 _LARGEST = {Real: 1e290, Integral: 10**12}  # step_size, max_iter
 
 
-class NTPTransformerClassifier(ClassifierMixin, FittedPredictions, FittedMatrices, BaseEstimator):
+class NTPTransformerClassifier(
+    CallbackSupportMixin, ClassifierMixin, FittedPredictions, FittedMatrices, BaseEstimator
+):
     """One-layer transformer for next-token prediction, trained with normalized gradient descent.
 
     For a sentence with distinct tokens x, c_x times each, and last token (query) q::
@@ -189,7 +193,9 @@ class NTPTransformerClassifier(ClassifierMixin, FittedPredictions, FittedMatrice
         entries after n steps, the starting point first; NaN where not tracked or, for cosine and
         dist, where a matrix is zero), with `early_stopping` "validation_loss", and "stop_reason":
         "max_iter", "zero gradient", "early stopping", "converged" (the objective no longer falls),
-        "no descent" (the line search of "lbfgs" finds nothing lower), "max_margin" or "smoothing".
+        "no descent" (the line search of "lbfgs" finds nothing lower), "callback", "interrupted"
+        (Ctrl-C), "not reached" (a stage after one of these two: no entries), "max_margin" or
+        "smoothing".
         For "joint", norm, cosine and dist end in _ov and _kq. The loss is without the penalty.
 
     loss_curve_ : ndarray
@@ -319,11 +325,18 @@ class NTPTransformerClassifier(ClassifierMixin, FittedPredictions, FittedMatrice
         ------
         ValueError, TypeError
             On invalid input or parameters, naming the sentence or the parameter.
+
+        KeyboardInterrupt
+            On Ctrl-C, after the estimator was left usable: as it was at the last complete step,
+            with stages not reached at zero (or, with `warm_start`, as they were). `convergence_`
+            says so by the reasons "interrupted" and "not reached". Before the data are read there
+            is nothing to leave.
         """
         stages = self._check_stages()
         self._check_solver()
         step_size = self._per_stage("step_size", len(stages), Real)
         max_iter = self._per_stage("max_iter", len(stages), Integral)
+        callbacks = fit_callbacks(self, len(stages), X, y, sample_weight)
         data = build_dataset(
             X,
             y,
@@ -340,13 +353,20 @@ class NTPTransformerClassifier(ClassifierMixin, FittedPredictions, FittedMatrice
         origin = starting_model(data, self.smoothing, self.attention_start)
         start = self._continued(stages, data) or origin
         plan = self._plan(stages, step_size, max_iter, start)
-        report = self._report if self.verbose else None
+        lines = [ProgressLines(self.verbose)] if self.verbose else []
+        training = Training(data, start, plan, origin=origin, watchers=[*lines, *callbacks])
+        for callback in callbacks:
+            callback.follow(lambda: self._attributes(data, training.so_far("callback")))
         try:
-            model = train(data, start, plan, origin=origin, report=report)
+            self._store(data, training.run())
         except MaxMarginError as error:
             name = "track_alignment=True" if self.track_alignment else "solver='max_margin'"
             raise ValueError(f"{name} needs a certified reference: {error}") from error
-        self._store(data, model)
+        except KeyboardInterrupt:
+            self._store(data, training.so_far())
+            raise
+        for callback in callbacks:
+            callback.finish()
         return self
 
     def _check_stages(self):
@@ -417,7 +437,7 @@ class NTPTransformerClassifier(ClassifierMixin, FittedPredictions, FittedMatrice
                     f"{len(getattr(self, name))} entries; this fit has {len(now)}, or others. Fix "
                     "both with the parameter vocabulary, or set warm_start=False."
                 )
-        if "ov" in stages and "joint" in self.convergence_:
+        if "ov" in stages and len(self.convergence_.get("joint", {}).get("loss", ())):
             raise ValueError(
                 'stages with "ov" cannot continue after "joint", which leaves W_ov without the '
                 'structure of stage 1: use stages=("joint",) or ("kq",), or warm_start=False.'
@@ -450,39 +470,39 @@ class NTPTransformerClassifier(ClassifierMixin, FittedPredictions, FittedMatrice
             n_jobs=self.n_jobs,
         )
 
-    def _report(self, stage, n_steps, t, record):
-        """Print the progress of one stage: some ten lines, or all with ``verbose=2``."""
-        every = 1 if self.verbose > 1 else max(1, n_steps // 10)
-        if t % every == 0 or t == n_steps:
-            shown = {k: v for k, v in record.items() if k.startswith("norm") or k.endswith("loss")}
-            del shown["log_loss"]
-            print(
-                f"[NTPTransformerClassifier] stage {stage}, step {t}/{n_steps}, "
-                + ", ".join(f"{name} {value:.6g}" for name, value in shown.items())
-            )
-
     def _store(self, data, model):
-        """Unpack into fitted attributes: arrays, dicts and strings only."""
+        """Unpack the model into fitted attributes."""
+        attributes = self._attributes(data, model)
         store_features(self, data.features)
-        self.classes_ = data.classes
-        self.vocabulary_ = token_array(data.vocabulary)
-        self.collocation_mode_ = data.mode
-        self.n_iter_ = np.array(model.n_iter, dtype=int)
-        self.convergence_ = {
+        vars(self).update(attributes)  # at once: an interruption finds all of them, or none
+
+    def _attributes(self, data, model):
+        """The fitted attributes that a model makes: arrays, dicts and strings only."""
+        convergence = {
             stage: {name: np.array(curve, dtype=float) for name, curve in curves.items()}
             | {"stop_reason": model.stop_reason[stage]}
             for stage, curves in model.history.items()
         }
-        self.loss_curve_ = np.concatenate([c["loss"] for c in self.convergence_.values()])
-        self.base_ov_ = model.output.base
-        self._ov_offsets, self._ov_classes = model.output.offsets, model.output.classes
-        self._ov_value = model.output.value
-        self.base_kq_ = model.attention.base
-        self._kq_key, self._kq_value = model.attention.key, model.attention.value
         pairs = data.collocation
-        self._pairs = {"token": pairs.pair_token, "class": pairs.classes, "share": pairs.share}
-        self._order_key = data.orders.key
-        self._max_margin_kq = None
+        return {
+            **data.features,
+            "classes_": data.classes,
+            "vocabulary_": token_array(data.vocabulary),
+            "collocation_mode_": data.mode,
+            "n_iter_": np.array(model.n_iter, dtype=int),
+            "convergence_": convergence,
+            "loss_curve_": np.concatenate([curves["loss"] for curves in convergence.values()]),
+            "base_ov_": model.output.base,
+            "_ov_offsets": model.output.offsets,
+            "_ov_classes": model.output.classes,
+            "_ov_value": model.output.value,
+            "base_kq_": model.attention.base,
+            "_kq_key": model.attention.key,
+            "_kq_value": model.attention.value,
+            "_pairs": {"token": pairs.pair_token, "class": pairs.classes, "share": pairs.share},
+            "_order_key": data.orders.key,
+            "_max_margin_kq": None,
+        }
 
     def __getstate__(self):
         """Without the cached reference, which the stored pairs determine."""

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
+from sklntp._callbacks import CallbackSupportMixin, fit_callbacks
 from sklntp._coding import code_ints
 from sklntp._ngrams import tag, text, untag
 from sklntp._rows import plain_token, read_rows, short
@@ -50,7 +51,7 @@ def write_pieces(tokens, pieces):
     return write_sentences(tokens, codes, lengths)
 
 
-class ContextTransformer(TransformerMixin, BaseEstimator):
+class ContextTransformer(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     """Reads sentences once per call: `_prepare`, then `_learn` and `_write` what it returns."""
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -75,7 +76,7 @@ class ContextTransformer(TransformerMixin, BaseEstimator):
         ValueError, TypeError
             On invalid input or parameters, naming the sentence or the parameter.
         """
-        self._learn(self._prepare(self._read_to_fit(X)))
+        self._fit(X, y)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -100,9 +101,7 @@ class ContextTransformer(TransformerMixin, BaseEstimator):
         ValueError, TypeError
             As `fit`.
         """
-        prepared = self._prepare(self._read_to_fit(X))
-        self._learn(prepared)
-        return self._write(prepared)
+        return self._write(self._fit(X, y))
 
     def transform(self, X):
         """Write the sentences anew.
@@ -132,10 +131,15 @@ class ContextTransformer(TransformerMixin, BaseEstimator):
     def _prepare(self, sequences):
         return sequences
 
-    def _read_to_fit(self, X):
+    def _fit(self, X, y):
+        callbacks = fit_callbacks(self, 0, X, y, None)
         sequences = self._read(X, reset=True)
         store_features(self, sequences.features)
-        return sequences
+        prepared = self._prepare(sequences)
+        self._learn(prepared)
+        for callback in callbacks:
+            callback.finish()
+        return prepared
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -4,7 +4,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from sklntp._memory import check_memory
-from sklntp._solution import Solution, Track
+from sklntp._solution import Track
 
 _CORRECTIONS = 10  # pairs of vectors that SciPy keeps, its default
 _VECTORS = 2 * _CORRECTIONS + 10  # as long as the parameters, that it and SciPy hold
@@ -49,8 +49,9 @@ def limited_memory_bfgs(
     Returns
     -------
     Solution
-        `stop_reason` is "max_iter", "early stopping", "converged" (the objective no longer falls),
-        "zero gradient" (at the start), or "no descent" (the line search finds nothing lower).
+        `stop_reason` is "max_iter", "early stopping", "callback", "converged" (the objective no
+        longer falls), "zero gradient" (at the start), or "no descent" (the line search finds
+        nothing lower).
     """
     track = Track() if track is None else track
     check_memory("What L-BFGS holds, an array", (_VECTORS, len(theta)), "Fewer tokens take less.")
@@ -79,20 +80,19 @@ def limited_memory_bfgs(
     def watch(x):
         if not np.array_equal(x, last["x"]):
             objective(x)
-        last.update(theta=theta + x / root, n_iter=last["n_iter"] + 1)
-        if track.add(last["theta"], last["loss"], last["log_loss"]):
-            raise _Stop("early stopping")
+        if reason := track.add(theta + x / root, last["loss"], last["log_loss"]):
+            raise _Stop(reason)
         if track.patience is None and patience.out(last["height"]) or last["slope"] < _FLAT:
             raise _Stop("converged")
 
-    last = {"theta": theta, "n_iter": 0}
+    last = {}
     start = np.zeros(len(theta))
     _, gradient = objective(start)
-    track.add(theta, last["loss"], last["log_loss"])
+    if reason := track.add(theta, last["loss"], last["log_loss"]):
+        return track.solution(reason)
     patience.out(last["height"])
     if not (max_iter and gradient.any()):
-        reason = "zero gradient" if max_iter else "max_iter"
-        return Solution(track.best(theta), track.history, 0, reason)
+        return track.solution("zero gradient" if max_iter else "max_iter")
     try:
         found = minimize(
             objective,
@@ -112,4 +112,4 @@ def limited_memory_bfgs(
         reason = {0: "converged", 1: "max_iter"}.get(found.status, "no descent")
     except _Stop as stop:
         reason = str(stop)
-    return Solution(track.best(last["theta"]), track.history, last["n_iter"], reason)
+    return track.solution(reason)

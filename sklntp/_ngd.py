@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sklntp._solution import Solution, Track
+from sklntp._solution import Track
 
 
 def weighted_norm(values, multiplicity=1.0):
@@ -86,23 +86,19 @@ def normalized_gradient_descent(evaluate, theta, *, steps, multiplicity=1.0, tra
         After fewer steps than asked for where the gradient is exactly zero or rounding error:
         a normalized step along rounding error would be a full step in a random direction.
     """
-    theta = theta.copy() if len(steps) else theta  # the closed forms are large, and stay
     track = Track() if track is None else track
-    stop_reason = "max_iter"
     for t in range(len(steps) + 1):
         value = evaluate(theta)
-        if track.add(theta, value.loss, value.log_loss):
-            stop_reason = "early stopping"
-            break
+        if reason := track.add(theta, value.loss, value.log_loss):
+            return track.solution(reason)
         if t == len(steps):
             break
         norm = weighted_norm(value.gradient, multiplicity)
         if norm == 0.0 or norm <= value.noise:
-            stop_reason = "zero gradient"
-            break
+            return track.solution("zero gradient")
         # Divide before multiplying: the norm may be as small as the entries are.
         step = value.gradient  # ours to change
         step /= norm  # first: eta / norm may overflow
         step *= steps[t]
-        theta -= step
-    return Solution(track.best(theta), track.history, t, stop_reason)
+        theta = np.subtract(theta, step, out=step)  # the track keeps the point before
+    return track.solution("max_iter")

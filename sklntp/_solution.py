@@ -51,39 +51,48 @@ class Patience:
 
 
 class Track:
-    """The record of a descent, point by point, and the end of it by early stopping.
+    """The record of a descent, point by point, and who may end it.
 
     Parameters
     ----------
     monitor : callable, default=None
         ``monitor(theta) -> dict of float``, recorded beside the loss at every point.
-    report : callable, default=None
-        ``report(t, record)``, called at every point with what was recorded there.
+    watch : callable, default=None
+        ``watch(t, record) -> bool``, called at every point with what was recorded there; True ends
+        the descent.
     patience : Patience, default=None
         Stops when "validation_loss" of the record no longer falls; the best point is then kept.
     """
 
-    def __init__(self, monitor=None, report=None, patience=None):
-        self.monitor, self.report, self.patience = monitor, report, patience
+    def __init__(self, monitor=None, watch=None, patience=None):
+        self.monitor, self.watch, self.patience = monitor, watch, patience
         self.history = {}
+        self._last = None
         self._lowest, self._best = math.inf, None
 
     def add(self, theta, loss, log_loss):
-        """Record a point; True where training is to stop there."""
+        """Record a point, which must not be modified later; why to stop there, or None."""
         record = {"loss": loss, "log_loss": log_loss}
         if self.monitor is not None:
             record |= self.monitor(theta)
         for name, number in record.items():
             self.history.setdefault(name, []).append(number)
-        if self.report is not None:
-            self.report(len(self.history["loss"]) - 1, record)
-        if self.patience is None:
-            return False
-        number = record["validation_loss"]
+        number = record["validation_loss"] if self.patience is not None else math.nan
         if number < self._lowest:
-            self._lowest, self._best = number, theta.copy()
-        return self.patience.out(number)
+            self._lowest, self._best = number, theta
+        n_points = len(self.history["loss"])
+        self._last = theta, n_points  # at once: whoever interrupts finds both or neither
+        if self.watch is not None and self.watch(n_points - 1, record):
+            return "callback"
+        if self.patience is not None and self.patience.out(number):
+            return "early stopping"
+        return None
 
-    def best(self, last):
-        """The point of the lowest validation loss; `last` where none is watched."""
-        return last if self._best is None else self._best
+    def solution(self, stop_reason):
+        """The descent up to the last point that is complete; None if none is."""
+        if self._last is None:
+            return None
+        theta, n_points = self._last
+        history = {name: numbers[:n_points] for name, numbers in self.history.items()}
+        best = theta if self._best is None else self._best
+        return Solution(best, history, n_points - 1, stop_reason)

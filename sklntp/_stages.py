@@ -40,6 +40,8 @@ class Direction:
 class _Stage:
     """What one stage minimises over one parameter vector; subclasses say which matrix it is."""
 
+    recorded = ("loss", "log_loss", "norm", "cosine", "dist", "accuracy")  # at every point
+
     def __init__(self, data, model):
         self.data, self.before, self.multiplicity = data, model, 1.0
         self.n_samples = float(np.sum(data.labels.weight))  # that the loss is a mean over
@@ -153,6 +155,11 @@ class AttentionStage(_Stage):
 
 class JointStage(_Stage):
     """Stage "joint": both matrices at once, W_ov dense."""
+
+    recorded = (
+        *("loss", "log_loss", "norm_ov", "cosine_ov", "dist_ov"),
+        *("norm_kq", "cosine_kq", "dist_kq", "accuracy"),
+    )
 
     def __init__(self, data, model, *, need_reference=False, threads=None):
         super().__init__(data, model)

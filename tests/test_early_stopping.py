@@ -50,17 +50,22 @@ def test_a_track_without_anything_records_losses():
     track = Track()
     assert not track.add(np.zeros(1), 2.0, np.log(2.0))
     assert not track.add(np.ones(1), 2.0, np.log(2.0))
-    assert track.history == {"loss": [2.0, 2.0], "log_loss": [np.log(2.0)] * 2}
-    assert track.best("last") == "last"
+    found = track.solution("max_iter")
+    assert found.history == {"loss": [2.0, 2.0], "log_loss": [np.log(2.0)] * 2}
+    assert (found.n_iter, found.stop_reason) == (1, "max_iter")
+    assert_array_equal(found.theta, [1.0])
 
 
 def test_a_track_monitors_and_reports_every_point():
     reported = []
-    track = Track(
-        lambda theta: {"sum": theta.sum()}, lambda t, record: reported.append((t, record))
-    )
-    for t in range(3):
-        assert not track.add(np.full(2, t), 1.0 / (t + 1), 0.0)
+
+    def watch(t, record):
+        reported.append((t, record))
+        return t == 2
+
+    track = Track(lambda theta: {"sum": theta.sum()}, watch)
+    reasons = [track.add(np.full(2, t), 1.0 / (t + 1), 0.0) for t in range(3)]
+    assert reasons == [None, None, "callback"]
     assert track.history["sum"] == [0, 2, 4]
     assert [t for t, _ in reported] == [0, 1, 2]
     assert reported[2][1] == {"loss": 1 / 3, "log_loss": 0.0, "sum": 4}
@@ -69,26 +74,42 @@ def test_a_track_monitors_and_reports_every_point():
 def test_a_track_with_patience_keeps_the_first_lowest_point():
     losses = iter([4.0, 2.0, 3.0, 2.0, 5.0])
     track = Track(lambda theta: {"validation_loss": next(losses)}, patience=Patience(3, 0.0))
-    theta = np.zeros(1)
-    stops = []
-    for t in range(5):
-        theta[0] = t  # changed in place, as descent does
-        stops.append(track.add(theta, 1.0, 0.0))
-    assert stops == [False] * 4 + [True]
-    assert_array_equal(track.best(theta), [1.0])
+    reasons = [track.add(np.full(1, float(t)), 1.0, 0.0) for t in range(5)]
+    assert reasons == [None] * 4 + ["early stopping"]
+    assert_array_equal(track.solution("early stopping").theta, [1.0])
 
 
 def test_a_fall_below_tol_is_not_patiently_awaited_but_is_kept():
     losses = iter([1.0, 0.95, 0.92])
     track = Track(lambda theta: {"validation_loss": next(losses)}, patience=Patience(2, 0.1))
-    assert [track.add(np.full(1, t), 1.0, 0.0) for t in range(3)] == [False, False, True]
-    assert_array_equal(track.best(None), [2.0])
+    reasons = [track.add(np.full(1, t), 1.0, 0.0) for t in range(3)]
+    assert reasons == [None, None, "early stopping"]
+    assert_array_equal(track.solution("early stopping").theta, [2.0])
 
 
 def test_a_validation_loss_that_is_no_number_keeps_the_last_point():
     track = Track(lambda theta: {"validation_loss": np.nan}, patience=Patience(2, 0.0))
-    assert [track.add(np.full(1, t), 1.0, 0.0) for t in range(2)] == [False, True]
-    assert track.best("last") == "last"
+    assert [track.add(np.full(1, t), 1.0, 0.0) for t in range(2)] == [None, "early stopping"]
+    assert_array_equal(track.solution("early stopping").theta, [1.0])
+
+
+def test_a_point_that_was_not_completed_is_left_out():
+    def monitor(theta):
+        if theta[0] == 2.0:
+            raise KeyboardInterrupt
+        return {"norm": theta[0]}
+
+    track = Track(monitor)
+    assert track.solution("interrupted") is None
+    for t in range(2):
+        track.add(np.full(1, float(t)), 5.0 - t, 0.0)
+    track.history["loss"].append(3.0)  # as if interrupted between two names
+    with pytest.raises(KeyboardInterrupt):
+        track.add(np.full(1, 2.0), 3.0, 0.0)
+    found = track.solution("interrupted")
+    assert found.history == {"loss": [5.0, 4.0], "log_loss": [0.0, 0.0], "norm": [0.0, 1.0]}
+    assert (found.n_iter, found.stop_reason) == (1, "interrupted")
+    assert_array_equal(found.theta, [1.0])
 
 
 # The split
