@@ -1,7 +1,8 @@
 """Next-token prediction with a one-layer transformer whose training provably converges."""
 
-from sklntp import datasets, metrics, model_selection, preprocessing, structure
+from sklntp import datasets, inspection, metrics, model_selection, preprocessing, structure
 from sklntp._classifier import NTPTransformerClassifier
+from sklntp._generation import generate
 from sklntp._recipe import make_next_token_pipeline
 
 __version__ = "0.1.0"
@@ -10,6 +11,8 @@ __all__ = [
     "NTPTransformerClassifier",
     "__version__",
     "datasets",
+    "generate",
+    "inspection",
     "make_next_token_pipeline",
     "metrics",
     "model_selection",

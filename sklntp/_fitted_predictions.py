@@ -4,7 +4,9 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from sklntp._dataset import encode
+from sklntp._explanation import explain_sentence
 from sklntp._forward import position_attention
+from sklntp._generation import check_count, generate, top_classes
 from sklntp._memory import check_memory
 from sklntp._prediction import Predictor, log_softmax, softmax
 from sklntp._sequences import read_sequences
@@ -39,6 +41,22 @@ class FittedPredictions:
         shape = (len(offsets) - 1, len(self.classes_))
         check_memory(f"The result of {method}", shape, _INSTEAD)
         return self._predictor().dense(codes, offsets, transform, np.empty(shape))
+
+    def _top_codes(self, codes, offsets, k):
+        """Class codes and probabilities of the `k` most probable next tokens of each sentence."""
+        shape = (len(offsets) - 1, min(k, len(self.classes_)))
+        entry = np.dtype([("code", np.intp), ("p", np.float64)])
+        check_memory("The result of top_k", (shape[0], 2 * shape[1]), "Give X in pieces.")
+
+        def top(logits):
+            # By the logits: many probabilities may underflow to zero.
+            found = np.empty((len(logits), shape[1]), dtype=entry)
+            found["code"] = top_classes(logits, k)
+            found["p"] = np.take_along_axis(softmax(logits), found["code"], axis=1)
+            return found
+
+        found = self._predictor().dense(codes, offsets, top, np.empty(shape, dtype=entry))
+        return found["code"], found["p"].copy()
 
     def predict(self, X):
         """Most probable next token of each sentence; of a tie the first in ``classes_``.
@@ -120,6 +138,88 @@ class FittedPredictions:
         """
         return self._dense("predict_proba", X, softmax)
 
+    def top_k(self, X, k):
+        """The most probable next tokens of each sentence, and their probabilities.
+
+        Parameters
+        ----------
+        X : array-like of sequences
+            Sentences, see `fit`.
+
+        k : int
+            How many next tokens, at least 1; all of them if there are fewer.
+
+        Returns
+        -------
+        tokens : ndarray of shape (n_sentences, min(k, n_classes))
+            Next tokens, the most probable first: that of `predict`. Equally probable ones are in
+            the order of ``classes_``.
+        probabilities : ndarray of shape (n_sentences, min(k, n_classes))
+            Their probabilities, as in `predict_proba`.
+
+        Examples
+        --------
+        >>> from sklntp import NTPTransformerClassifier
+        >>> clf = NTPTransformerClassifier(max_iter=20).fit([["a"], ["b"], ["c"]], ["b", "c", "a"])
+        >>> tokens, probabilities = clf.top_k([["a"], ["c"]], k=2)
+        >>> tokens
+        array([['b', 'a'],
+               ['a', 'b']], dtype='<U1')
+        >>> probabilities.round(3)
+        array([[0.894, 0.053],
+               [0.894, 0.053]])
+        """
+        k = check_count("k", k)
+        codes, p = self._top_codes(*self._codes(X), k)
+        return self.classes_[codes], p
+
+    def generate(self, X, n_tokens, *, temperature=1.0, top_k=None, random_state=None):
+        """Continue sentences token by token: the same as ``sklntp.generate(self, X, ...)``.
+
+        Each next token is appended to its sentence and becomes the query there. For a classifier
+        behind transformers, as in a pipeline, call :func:`sklntp.generate` on the whole pipeline.
+
+        Parameters
+        ----------
+        X : array-like of sequences
+            The prompts, see `fit`. Each has at least one token, known or not.
+
+        n_tokens : int
+            How many tokens to generate for each prompt, at least 1.
+
+        temperature : float, default=1.0
+            Draw a next token of probability p with probability proportional to
+            p^(1 / temperature). 0: take that of `predict`.
+
+        top_k : int, default=None
+            Draw among the `top_k` most probable next tokens only, those of the method `top_k`.
+
+        random_state : int, RandomState instance or None, default=None
+            Seed of the draws.
+
+        Returns
+        -------
+        tokens : ndarray of shape (n_prompts, n_tokens)
+            Next tokens, all of ``classes_`` and of its dtype.
+
+        Raises
+        ------
+        ValueError, TypeError
+            See :func:`sklntp.generate`.
+
+        Examples
+        --------
+        >>> from sklntp import NTPTransformerClassifier
+        >>> X = [["a"], ["b"], ["c"], ["a", "b"], ["a", "b", "c"], ["b", "c", "a"]]
+        >>> clf = NTPTransformerClassifier().fit(X, ["b", "c", "a", "c", "a", "b"])
+        >>> clf.generate([["a"], ["c"]], 4, temperature=0)
+        array([['b', 'c', 'a', 'b'],
+               ['a', 'b', 'c', 'a']], dtype='<U1')
+        """
+        return generate(
+            self, X, n_tokens, temperature=temperature, top_k=top_k, random_state=random_state
+        )
+
     def label_log_proba(self, X, y):
         """Log-probability of the given next token of each sentence.
 
@@ -184,6 +284,52 @@ class FittedPredictions:
         votes = self._output().lookup(label, codes)
         phi = position_attention(codes, offsets, self._attention())
         return _per_sentence(phi * votes, offsets)
+
+    def explain(self, sentence):
+        """Why one sentence gets its next token, position by position.
+
+        Parameters
+        ----------
+        sentence : sequence of tokens
+            One sentence: a list, tuple, 1-D array or Series of tokens.
+
+        Returns
+        -------
+        explanation : Explanation
+            A small table, one row per position: its token, its role under the query, its attention,
+            the next token it votes for, and what it adds to the logit of the predicted one;
+            ``print`` it, or ``to_frame()`` for pandas. Its attributes are the columns, and
+            `query`, `predicted`, `probability`, `runner_up`, `runner_up_probability`.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If it is no sentence, or several.
+
+        Notes
+        -----
+        Roles are those of the training data, whatever was trained on them, see
+        :func:`sklntp.structure.partial_orders`. A printed table shows the 30 positions of most
+        attention.
+
+        The last step of a pipeline explains what its transformers wrote:
+        ``pipeline[-1].explain(pipeline[:-1].transform([sentence])[0])``.
+
+        Examples
+        --------
+        >>> from sklntp import NTPTransformerClassifier
+        >>> X = [["a"], ["b"], ["c"], ["a", "b"]]
+        >>> clf = NTPTransformerClassifier().fit(X, ["b", "c", "a", "b"])
+        >>> print(clf.explain(["c", "a", "b"]))
+        next token b: probability 1; then a: 3.81e-62
+        query b
+        position  token  role            attention  votes for  contribution
+               0  c      non-comparable     0.0000  a               +0.0000
+               1  a      optimal            1.0000  b              +94.2809
+               2  b      non-optimal        0.0000  c               +0.0000
+        contributions add up to the logit of b: +94.2809
+        """
+        return explain_sentence(self, sentence)
 
 
 def _per_sentence(values, offsets):
