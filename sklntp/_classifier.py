@@ -9,6 +9,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklntp._callbacks import CallbackSupportMixin, fit_callbacks
 from sklntp._collocation import COLLOCATION_MODES
 from sklntp._dataset import build_dataset
+from sklntp._doc_link import DocLink
 from sklntp._fitted import FittedMatrices
 from sklntp._fitted_predictions import FittedPredictions
 from sklntp._max_margin import MaxMarginError
@@ -32,7 +33,12 @@ _LARGEST = {Real: 1e290, Integral: 10**12}  # step_size, max_iter
 
 
 class NTPTransformerClassifier(
-    CallbackSupportMixin, ClassifierMixin, FittedPredictions, FittedMatrices, BaseEstimator
+    DocLink,
+    CallbackSupportMixin,
+    ClassifierMixin,
+    FittedPredictions,
+    FittedMatrices,
+    BaseEstimator,
 ):
     """One-layer transformer for next-token prediction, trained with normalized gradient descent.
 
@@ -207,7 +213,7 @@ class NTPTransformerClassifier(
     n_features_in_ : int
         The length of the sentences, if all have the same.
 
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Column names, if X is a DataFrame with one token per column.
 
     References

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklntp._callbacks import CallbackSupportMixin, fit_callbacks
 from sklntp._coding import code_ints
+from sklntp._doc_link import DocLink
 from sklntp._ngrams import tag, text, untag
 from sklntp._rows import plain_token, read_rows, short
 from sklntp._sentence_ends import find_ordinary, sentence_of
@@ -51,7 +52,7 @@ def write_pieces(tokens, pieces):
     return write_sentences(tokens, codes, lengths)
 
 
-class ContextTransformer(CallbackSupportMixin, TransformerMixin, BaseEstimator):
+class ContextTransformer(DocLink, CallbackSupportMixin, TransformerMixin, BaseEstimator):
     """Reads sentences once per call: `_prepare`, then `_learn` and `_write` what it returns."""
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -169,7 +170,7 @@ class ContextWindow(ContextTransformer):
     n_features_in_ : int
         The length of the sentences, if all have the same.
 
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Column names, if X is a DataFrame with one token per column.
 
     See Also
@@ -266,7 +267,7 @@ class PositionTagger(ContextTransformer):
     n_features_in_ : int
         The length of the sentences, if all have the same.
 
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Column names, if X is a DataFrame with one token per column.
 
     See Also

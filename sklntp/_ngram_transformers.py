@@ -70,7 +70,7 @@ class LastNGram(_SuffixTransformer):
     n_features_in_ : int
         The length of the sentences, if all have the same.
 
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Column names, if X is a DataFrame with one token per column.
 
     See Also
@@ -141,7 +141,7 @@ class NGramTokens(_SuffixTransformer):
     n_features_in_ : int
         The length of the sentences, if all have the same.
 
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Column names, if X is a DataFrame with one token per column.
 
     See Also

@@ -23,6 +23,7 @@ LAYERS = [
         "_threads",
         "_memory",
         "_products",
+        "_doc_link",
     ],
     ["_contexts", "_collocation", "_held_out", "_orders"],
     [
