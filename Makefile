@@ -9,7 +9,7 @@ unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PIP_USER PIP_TARGET PIP_PREFIX
 
 .DEFAULT_GOAL = help
 .NOTPARALLEL:
-.PHONY: help demo test lint battery test-versions bench real clean check-python
+.PHONY: help demo test lint battery test-versions docs bench real clean check-python
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 15
@@ -30,6 +30,9 @@ battery: $(VENV)-floor/.installed ## scikit-learn's checks, and what leans on Sc
 test-versions: check-python ## scikit-learn's checks on each of VERSIONS
 	@.ci/test-versions $(VERSIONS)
 
+docs: $(VENV)/.installed-doc ## the documentation with its gallery, into docs/_build/html
+	MPLBACKEND=agg $(VENV)/bin/python -m sphinx -q -W --keep-going docs docs/_build/html
+
 bench: $(VENV)/.installed-bench ## speed and size beside PyTorch and others, into docs/benchmarks.md
 	$(VENV)/bin/python benchmarks/run.py
 
@@ -38,7 +41,7 @@ real: $(VENV)/.installed-test ## next tokens of your own sequences: make real FI
 
 clean: ## remove the environments, caches and built files
 	@for venv in $(VENV) $(VENV)-floor; do [ ! -e $$venv/pyvenv.cfg ] || rm -rf $$venv; done
-	rm -rf build dist .pytest_cache .ruff_cache
+	rm -rf build dist .pytest_cache .ruff_cache docs/_build docs/auto_examples docs/generated
 	find sklntp tests examples docs benchmarks -name __pycache__ -exec rm -rf {} + 2>/dev/null || true
 
 check-python:
@@ -52,7 +55,7 @@ define venv
   [ ! -e $(1)/pyvenv.cfg ] || clear=--clear; $(PYTHON) -m venv $$clear $(1); }
 endef
 
-# The stamps: .installed has no extra, .installed-test the extra "test".
+# The stamps: .installed has no extra, .installed-test the extra "test", .installed-doc "doc".
 $(VENV)/.installed: pyproject.toml | check-python
 	$(call venv,$(VENV))
 	$(VENV)/bin/python -m pip install -q -e .

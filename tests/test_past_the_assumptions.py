@@ -15,7 +15,7 @@ from joblib import Parallel, delayed
 from sklntp import NTPTransformerClassifier
 from sklntp.structure import partial_orders
 
-PATH = Path(__file__).parents[1] / "examples" / "past_the_assumptions.py"
+PATH = Path(__file__).parents[1] / "docs" / "claims" / "past_the_assumptions.py"
 SPEC = importlib.util.spec_from_file_location(PATH.stem, PATH)
 past = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(past)
