@@ -1,10 +1,17 @@
-"""From an event table to a tuned, scored and explained model of the next activity."""
+"""
+From an event table to the next activity
+========================================
 
+From a table of events to a tuned, scored and explained model of the next activity of each case.
+"""
+
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from sklearn.model_selection import GridSearchCV, GroupKFold, GroupShuffleSplit
 
 from sklntp import make_next_token_pipeline
+from sklntp.inspection import AttentionDisplay
 from sklntp.metrics import neg_log_loss, perplexity
 from sklntp.preprocessing import make_contexts, sequences_from_events
 
@@ -31,8 +38,13 @@ print("chosen:", search.best_params_, "accuracy:", np.mean(search.predict(X[test
 print({name: round(-score(search, X[test], y[test]), 3) for name, score in scoring.items()})
 
 # %%
-# Why a refund: the tokens that add most to its logit.
-prepare, classifier = search.best_estimator_[:-1], search.best_estimator_[-1]
-sentence = prepare.transform([["receive", "check by hand", "pack", "wait", "ship", "return"]])
-share = classifier.contributions(sentence)[0]
-print(*classifier.predict(sentence), [sentence[0][i] for i in np.argsort(-share)[:3]])
+# Why a refund: what each token adds to its logit; "return@0" is the last token.
+case = ["receive", "check by hand", "pack", "wait", "ship", "return"]
+best = search.best_estimator_
+print(best[-1].explain(best[:-1].transform([case])[0]))
+
+# %%
+# The same order, checked by hand or not: where the model looks, and what it answers.
+other = [activity.replace("check by hand", "check") for activity in case]
+AttentionDisplay.from_estimator(best, [case, other])
+plt.show()

@@ -1,32 +1,37 @@
-"""A data set that is not realizable, and what training does with it.
+"""
+A data set that is not realizable, and why
+==========================================
 
 The same sentence is seen with two next tokens, so under its query two tokens are each above the
-other. The report names the sentences, the reference gives the two tokens one value, and decaying
-steps find the attention that serves the conflict best.
+other. The report names the sentences, the reference gives both tokens one value, and training finds
+the attention that serves the conflict best.
 """
 
+import matplotlib.pyplot as plt
+
 from sklntp import NTPTransformerClassifier
-from sklntp.structure import check_realizable, max_margin_kq, partial_orders
+from sklntp.inspection import PartialOrderDisplay
+from sklntp.structure import check_realizable
 
 # %%
-# Each token alone says what follows it. "a", "b" is then seen with "b" and with "c", 3 to 1.
-X = [["a"], ["b"], ["c"], ["a", "b"], ["a", "b"]]
-y = ["b", "c", "a", "b", "c"]
-weight = [1, 1, 1, 3, 1]
+# Each token alone says what follows it. "a", "b" is then seen with "b" and with "c", 3 to 1; "d"
+# loses against "a" without a conflict.
+X = [["a"], ["b"], ["c"], ["d"], ["a", "b"], ["a", "b"], ["d", "a", "b"]]
+y = ["b", "c", "d", "a", "b", "c", "b"]
+weight = [1, 1, 1, 1, 3, 1, 1]
 
 # %%
-# Which condition fails, and which sentences show it.
+# Which conditions fail, and which sentences show it.
 print(check_realizable(X, y, sample_weight=weight))
-print("pairs under the query 'b':", partial_orders(X, y)["b"].pairs)
 
 # %%
-# The reference contracts the cycle: both tokens have one value, and nothing is left to separate.
-print("entries of the reference that are not zero:", max_margin_kq(X, y).coef.count_nonzero())
+# The order under the query "b": "a" and "b" form a cycle, and both are above "d".
+clf = NTPTransformerClassifier(step_size=0.1, step_schedule="invscaling", max_iter=3000)
+clf.fit(X, y, sample_weight=weight)
+PartialOrderDisplay.from_estimator(clf, query="b")
+plt.show()
 
 # %%
-# Constant steps circle the optimum of the conflict; decaying steps come close to it.
-for schedule in ("constant", "invscaling"):
-    clf = NTPTransformerClassifier(step_size=0.1, max_iter=3000, step_schedule=schedule)
-    clf.fit(X, y, sample_weight=weight)
-    last = clf.convergence_["kq"]["loss"][-100:]
-    print(f"{schedule}: the last 100 losses lie between {last.min():.6f} and {last.max():.6f}")
+# Attention is shared inside the cycle as the weights of the two next tokens say.
+print("attention of a, b:", clf.attention([["a", "b"]])[0].round(3))
+print("p(b), p(c):", clf.predict_proba([["a", "b"]])[0, 1:3].round(3))
