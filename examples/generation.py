@@ -38,7 +38,9 @@ stated = pipeline.predict_proba(prompt)[0]
 fig, ax = plt.subplots(figsize=(8, 3.5), layout="constrained")
 at, width = np.arange(len(stated)), 0.2
 ax.bar(at - 1.5 * width, stated, width, color="black", label="stated probability")
-for k, (temperature, color) in enumerate(zip((0.5, 1.0, 2.0), ("#0072B2", "#009E73", "#E69F00"))):
+for k, (temperature, color) in enumerate(
+    zip((0.5, 1.0, 2.0), ("#0072B2", "#009E73", "#E69F00"), strict=True)
+):
     drawn = generate(pipeline, prompt * 5000, 1, temperature=temperature, random_state=0)[:, 0]
     share = [np.mean(drawn == label) for label in pipeline.classes_]
     ax.bar(at + (k - 0.5) * width, share, width, color=color, label=f"drawn at {temperature}")

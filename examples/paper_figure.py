@@ -19,7 +19,7 @@ data = make_realizable_ntp(20, 100, max_length=5, random_state=0)
 clf = NTPTransformerClassifier(max_iter=(500, 5000), track_alignment=True).fit(data.X, data.y)
 
 # %%
-# The guides are the claimed rates: log t / t for W_ov, log² t / t for W_kq, and eta t for the norms.
+# The guides are the claimed rates: log t / t for W_ov, log² t / t for W_kq, eta t for the norms.
 ConvergenceDisplay.from_estimator(clf)
 plt.show()
 
