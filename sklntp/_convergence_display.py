@@ -51,7 +51,7 @@ class ConvergenceDisplay:
         The figure.
 
     lines_ : dict of dict of matplotlib Line2D
-        stage -> name of the history, or "guide_" and that name -> line.
+        stage -> name of the history, or ``guide_NAME`` for its guide -> line.
 
     texts_ : dict of dict of matplotlib Text
         stage -> name of the history -> what is said in place of a curve.
