@@ -85,8 +85,9 @@ def interior_point(order, factorization):
     -------
     w : ndarray of shape (n_nodes,)
     lam, slack : ndarray of shape (n_pairs,)
-        λ > 0 and s > 0. The iterates tend to a strictly complementary solution: λ > s in exactly
-        the pairs that are tight with a multiplier above zero.
+        λ > 0 and s > 0. In the end λ > s in the pairs that are tight with a multiplier above zero,
+        and λ < s in those that are not tight; pairs tight with multiplier zero may be of either
+        kind.
     """
     group, mass = order.pair_group, order.mass
     starts = np.flatnonzero(np.diff(group, prepend=-1))  # the first pair of each component
