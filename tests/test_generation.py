@@ -211,3 +211,10 @@ def test_next_tokens_that_are_no_tokens_are_refused():
         clf.generate([["a"]], 2)
     with pytest.raises((ValueError, TypeError), match="fed back"):
         fitted(([["a"], ["b"]], [1, 2])).generate([["a"]], 2)
+
+
+def test_a_class_without_weight_is_never_drawn():
+    with np.errstate(divide="ignore"):
+        log_p = np.log([[0.0, 0.5, 0.0, 0.5, 0.0]])
+    for uniform, code in ((0.0, 1), (0.5 - 1e-9, 1), (0.5, 3), (1 - 2**-53, 3)):
+        assert _generation._draw(log_p, np.array([uniform]), 1.0, 5).tolist() == [code]
