@@ -72,6 +72,9 @@ def test_nothing_is_compared_under_an_unknown_query():
 def test_a_tie_of_votes_goes_to_the_prediction_or_to_nothing():
     clf = fitted(([["a"], ["a"], ["b"]], ["b", "c", "d"]))
     assert clf.explain(["a"]).votes_for.tolist() == [clf.predict([["a"]])[0]]
+    data = [["a"], ["a"], ["b"], ["d"]], ["b", "c", "d", "c"]
+    found = fitted(data, stages=("ov",)).explain(["a", "d"])
+    assert found.votes_for.tolist() == [found.predicted, "c"] == ["c", "c"]
     alone = fitted(([["a"]], ["b"])).explain(["a"])
     assert alone.votes_for.tolist() == [None]
     assert alone.runner_up is None and np.isnan(alone.runner_up_probability)
