@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from data import CHAIN, CYC, ONE, fitted
 
-from sklntp import NTPTransformerClassifier, _dataset, _fitted, _orders, _stages
+from sklntp import _dataset, _fitted, _orders, _stages
 from sklntp._max_margin import MaxMarginError
 
 
@@ -132,15 +132,3 @@ def test_the_joint_stage_is_compared_with_both_references():
         np.testing.assert_allclose(curves[f"cosine_{name}"][-1], cosine, rtol=1e-12)
         assert np.isnan(curves[f"cosine_{name}"][0])
     assert curves["accuracy"][-1] == clf.score(*ONE) == 1.0
-
-
-def test_progress_is_printed_when_asked(capsys):
-    fitted(ONE, max_iter=50, verbose=1)
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 * 11
-    pattern = r"\[NTPTransformerClassifier\] stage (ov|kq), step \d+/50, loss \S+, norm \S+"
-    assert all(re.fullmatch(pattern, line) for line in lines)
-    NTPTransformerClassifier(max_iter=50, verbose=2, stages=("joint",)).fit(*ONE)
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 51
-    assert re.search(r"step 50/50, loss \S+, norm_ov \S+, norm_kq \S+$", lines[-1])
