@@ -9,7 +9,7 @@ import sys
 from numbers import Integral, Real
 
 import numpy as np
-from sklearn.utils import check_random_state, gen_batches
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from sklntp._context_transformers import write_sentences
@@ -101,7 +101,9 @@ def generate(estimator, X, n_tokens, *, temperature=1.0, top_k=None, random_stat
     generated = np.empty((len(prompts), n_tokens), dtype=classes.dtype)
     if not greedy:
         uniform = check_random_state(random_state).random_sample(generated.shape)
-    for rows in gen_batches(len(prompts), max(1, _BLOCK // len(classes))):
+    size = max(1, _BLOCK // len(classes))
+    for start in range(0, len(prompts), size):
+        rows = slice(start, start + size)
         sentences = prompts[rows]
         for t in range(n_tokens):
             if t > 0:

@@ -150,6 +150,12 @@ def test_k6_an_unknown_token_is_continued_by_classes(clf):
     assert set(drawn.ravel().tolist()) <= set(clf.classes_.tolist())
 
 
+def test_no_prompt_gives_no_row(clf, pipeline):
+    for model in (clf, pipeline):
+        found = generate(model, [], 3)
+        assert found.shape == (0, 3) and found.dtype == model.classes_.dtype
+
+
 def test_k6_an_empty_prompt_is_named(clf):
     with pytest.raises(ValueError, match="1"):
         clf.generate([["a"], []], 2)
