@@ -89,9 +89,9 @@ class RealizabilityReport:
         n_sentences, not_alone = self._sizes
         lines = [f"realizable: {'yes' if self.realizable else 'no'}"]
         for name, condition in self._conditions():
-            line = f"  {'ok' if condition.holds else 'NO'}  {name.replace('_', ' ')}"
-            if name == "assumption_3_strict":
-                line += " (sufficient, not needed)"
+            needed = name != "assumption_3_strict"
+            mark = "ok" if condition.holds else "NO" if needed else "--"
+            line = f"  {mark}  {name.replace('_', ' ')}{'' if needed else ' (not needed)'}"
             if not condition.holds:
                 line += f": {condition.reason}"
                 if len(condition.witnesses):
