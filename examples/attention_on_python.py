@@ -2,11 +2,13 @@
 Attention on Python source
 ==========================
 
-What follows a token of Python source depends on more than the token: attention finds the earlier
-tokens that matter under each query.
+Lines of Python that end in the same four tokens go on differently, as they began: after ``def`` or
+``if`` comes a colon, after ``return`` or ``=`` the line ends. Attention reaches back over the four
+tokens to what decides.
 """
 
 import matplotlib.pyplot as plt
+import numpy as np
 
 from sklntp import NTPTransformerClassifier
 from sklntp.datasets import load_python_tokens
@@ -14,25 +16,25 @@ from sklntp.inspection import AttentionDisplay
 from sklntp.preprocessing import make_contexts
 
 # %%
-# Lines of modules of the standard library, cut into contexts of up to eight tokens.
-source = load_python_tokens(["bisect", "heapq"])
-X, y, _ = make_contexts(source.sequences, max_length=8)
-print(f"{len(X)} contexts; for example {X[30]} -> {y[30]}")
+# The shorter lines of three modules of the standard library; names and literals are folded.
+source = load_python_tokens(["argparse", "calendar", "functools"])
+X, y, _ = make_contexts([line for line in source.sequences if len(line) <= 12])
+print(f"{len(X)} contexts, for example {' '.join(X[11])} -> {y[11]}")
 
 # %%
-# Decaying steps: the same context has several next tokens.
-clf = NTPTransformerClassifier(
-    stages=("ov", "kq"), collocation="last", step_size=2.0, step_schedule="linear", max_iter=300
-).fit(X, y)
-print(f"training accuracy {clf.score(X, y):.3f}")
+# The same context has several next tokens, so both matrices are trained at once, with a penalty.
+clf = NTPTransformerClassifier(stages=("joint",), solver="lbfgs", alpha=0.3, max_iter=300)
+print(f"training accuracy {clf.fit(X, y).score(X, y):.3f}")
 
 # %%
-# The same last token, after different beginnings: each box is shaded by its attention.
-ends = {}
-for sentence in X:
-    if 5 <= len(sentence) <= 8:
-        ends.setdefault(sentence[-1], []).append(sentence)
-query = max(ends, key=lambda token: len(ends[token]))
-chosen = sorted(ends[query], key=lambda s: -clf.attention([s])[0][:-1].max())
-AttentionDisplay.from_estimator(clf, chosen[: 5 * 8 : 8])
+# Six beginnings of one end: the share of attention that goes to the beginning. In the last there is
+# nothing that decides.
+beginnings = ["def", "if", "for NAME in", "return", "NAME =", "NAME ."]
+sentences = [[*beginning.split(), *"NAME ( NAME )".split()] for beginning in beginnings]
+for beginning, weights in zip(beginnings, clf.attention(sentences), strict=True):
+    print(f"{beginning:11} {np.sum(weights[:-4]):.2f}")
+
+# %%
+# Where the model looks, and what it answers.
+AttentionDisplay.from_estimator(clf, sentences)
 plt.show()

@@ -1,51 +1,60 @@
 """
-Generating sequences
-====================
+Writing Python at several temperatures
+======================================
 
-A model of next tokens writes sequences: token by token, each drawn from the probabilities after the
-tokens before. The temperature says how closely it keeps to the most probable ones.
+A model of next tokens writes: each token is drawn from the probabilities after those before it. Low
+temperatures write valid lines, few of them different and hardly any new; high ones write ever
+different lines, few of them valid.
 """
+
+import ast
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 from sklntp import generate, make_next_token_pipeline
+from sklntp.datasets import load_python_tokens
 from sklntp.preprocessing import make_contexts
 
-# %%
-# Command sequences of one grammar: open, then edits and tests, then commit and push.
-rng, sequences = np.random.default_rng(0), []
-for _ in range(300):
-    sequence = ["pull"]
-    for _ in range(rng.integers(1, 4)):
-        sequence += ["edit"] * rng.integers(1, 3) + ["test"]
-    sequences.append([*sequence, "commit", "push" if rng.random() < 0.7 else "amend", "<END>"])
-X, y, _ = make_contexts(sequences, max_length=20)
-pipeline = make_next_token_pipeline(max_iter=50).fit(X, y)
 
 # %%
-# Three sequences at each of three temperatures; 0 takes the most probable token.
-for temperature in (0.0, 1.0, 2.0):
-    written = generate(pipeline, [["pull"]] * 3, 12, temperature=temperature, random_state=0)
-    for tokens in written.tolist():
-        end = tokens.index("<END>") if "<END>" in tokens else len(tokens)
-        print(temperature, " ".join(["pull", *tokens[:end]]))
+# The standard library's lines that are Python by themselves; of the head of a block, with "pass".
+def is_python(tokens):
+    """Whether a name, a number and a string in place of their tokens make valid syntax."""
+    text = " ".join({"NAME": "name", "NUMBER": "1", "STRING": "''"}.get(t, t) for t in tokens)
+    for line in (text, f"{text} pass"):
+        try:
+            ast.parse(line)
+            return True
+        except SyntaxError:
+            pass
+    return False
+
+
+source = load_python_tokens(["argparse", "calendar", "functools", "typing"])
+lines = [line[:-1] for line in source.sequences if len(line) <= 12 and is_python(line[:-1])]
+X, y, _ = make_contexts([["<START>", *line, "<END>"] for line in lines])
+pipeline = make_next_token_pipeline(max_iter=100).fit(X, y)
 
 # %%
-# What 5,000 draws of one token give, beside the probabilities that the model states.
-prompt = [["pull", "edit", "test"]]
-stated = pipeline.predict_proba(prompt)[0]
-fig, ax = plt.subplots(figsize=(8, 3.5), layout="constrained")
-at, width = np.arange(len(stated)), 0.2
-ax.bar(at - 1.5 * width, stated, width, color="black", label="stated probability")
-for k, (temperature, color) in enumerate(
-    zip((0.5, 1.0, 2.0), ("#0072B2", "#009E73", "#E69F00"), strict=True)
-):
-    drawn = generate(pipeline, prompt * 5000, 1, temperature=temperature, random_state=0)[:, 0]
-    share = [np.mean(drawn == label) for label in pipeline.classes_]
-    ax.bar(at + (k - 0.5) * width, share, width, color=color, label=f"drawn at {temperature}")
-ax.set_xticks(at, pipeline.classes_)
-ax.set(xlabel='next token after "pull edit test"', ylabel="share")
-ax.set_title("Temperature 1 draws from the stated probabilities; below 1 sharper, above 1 flatter")
-ax.legend(title="temperature")
+# 400 lines at each temperature, one of which is shown.
+temperatures = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
+known, shares = {tuple(line) for line in lines}, []
+for temperature in temperatures:
+    tokens = generate(pipeline, [["<START>"]] * 400, 20, temperature=temperature, random_state=0)
+    written = [tuple(" ".join(row).split(" <END>")[0].split()) for row in tokens]
+    valid = np.array([is_python(line) for line in written])
+    new = np.array([line not in known for line in written])
+    shares.append([valid.mean(), len(set(written)) / len(written), (valid & new).mean()])
+    print(f"{temperature:4}  {' '.join(written[1])}")
+
+# %%
+# What the temperature trades for what.
+fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
+names = ["valid Python", "different lines", "valid, not in the training lines"]
+styles = [("#0072B2", "o-"), ("#D55E00", "s--"), ("#009E73", "^:")]
+for share, name, (color, style) in zip(np.transpose(shares), names, styles, strict=True):
+    ax.plot(temperatures, share, style, color=color, label=name)
+ax.set(xlabel="temperature", ylabel="share of 400 written lines", ylim=(0, 1.02))
+fig.legend(loc="outside upper center", ncols=3)
 plt.show()

@@ -2,7 +2,9 @@
 From an event table to the next activity
 ========================================
 
-From a table of events to a tuned, scored and explained model of the next activity of each case.
+A table of events becomes a tuned, scored and explained model of the next activity in some thirty
+lines. Whether a returned order is refunded was decided by an activity long before; attention finds
+it.
 """
 
 import matplotlib.pyplot as plt
@@ -34,7 +36,8 @@ scoring = {"log-loss": neg_log_loss, "perplexity": perplexity}  # negated: great
 search = GridSearchCV(
     make_next_token_pipeline(), grid, scoring=scoring, refit="log-loss", cv=GroupKFold(3)
 ).fit(X[train], y[train], groups=groups[train])
-print("chosen:", search.best_params_, "accuracy:", np.mean(search.predict(X[test]) == y[test]))
+print("chosen:", search.best_params_)
+print(f"accuracy: {np.mean(search.predict(X[test]) == y[test]):.3f}")
 print({name: round(-score(search, X[test], y[test]), 3) for name, score in scoring.items()})
 
 # %%

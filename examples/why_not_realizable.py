@@ -32,6 +32,6 @@ PartialOrderDisplay.from_estimator(clf, query="b")
 plt.show()
 
 # %%
-# Attention is shared inside the cycle as the weights of the two next tokens say.
+# Training ends with attention on both tokens of the cycle, more on the one more often right.
 print("attention of a, b:", clf.attention([["a", "b"]])[0].round(3))
 print("p(b), p(c):", clf.predict_proba([["a", "b"]])[0, 1:3].round(3))
