@@ -159,13 +159,14 @@ def test_attention_stays_spread_where_the_column_is_too_sharp():
     for kind in UNEQUAL[:2]:
         for seed in SEEDS:
             sample, clf = sample_of(kind, seed), run(kind, seed).clf
-            sharp, weights = past.sharpness(clf) > 0.0, clf.attention(sample.X)
+            sharpness, weights = past.sharpness(clf), clf.attention(sample.X)
             tops = optimal_tokens(sample, clf)
             for sentence, weight, top in zip(sample.X, weights, tops, strict=True):
-                if len(set(sentence)) > 1:
+                # A column may lie so close to its shares that 2,000 steps do not tell.
+                if len(set(sentence)) > 1 and abs(sharpness[top]) > 1e-3:
                     on_top = weight[np.array(sentence) == top].sum()
-                    assert on_top < 0.9985 if sharp[top] else on_top > 0.9995
-                    seen += sharp[top]
+                    assert on_top < 0.9985 if sharpness[top] > 0.0 else on_top > 0.9995
+                    seen += sharpness[top] > 0.0
     assert seen > 0
 
 
