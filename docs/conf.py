@@ -7,6 +7,7 @@ from docutils import nodes
 from numpydoc.docscrape_sphinx import SphinxDocString
 from sphinx.addnodes import pending_xref
 from sphinx.transforms import SphinxTransform
+from sphinx_gallery.sorting import ExplicitOrder
 
 import sklntp
 from sklntp import _doc_link
@@ -50,7 +51,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"\.py$",  # every script runs
-    "within_subsection_order": "FileNameSortKey",
+    "within_subsection_order": ExplicitOrder(["paper_figure.py", "*"]),
     "abort_on_example_error": True,
     "doc_module": ("sklntp",),
     "backreferences_dir": "generated/examples",

@@ -9,6 +9,7 @@ from sklntp._drawing import (
     GREY,
     INCH,
     VERMILLION,
+    check_axes,
     fitted_classifier,
     flow,
     literal,
@@ -19,6 +20,7 @@ from sklntp._drawing import (
     token_label,
     wrap,
 )
+from sklntp._rows import probability_text
 from sklntp._sequences import read_sequences
 
 _MOST_SENTENCES = 50
@@ -100,7 +102,8 @@ class AttentionDisplay:
             Fitted. Of a pipeline the tokens are those that its last step sees.
 
         X : array-like of sequences
-            Sentences; a single one is ``[sentence]``. At most 50, of together at most 2,000 tokens.
+            Sentences; a single one is ``[sentence]``. At least one, at most 50, of together at most
+            2,000 tokens.
 
         ax : matplotlib Axes, default=None
             See `plot`.
@@ -152,6 +155,7 @@ class AttentionDisplay:
             place = _MARGIN / _WIDTH, _MARGIN / figure_height, width / _WIDTH
             ax = figure.add_axes((*place, height / figure_height))
         else:
+            (ax,) = check_axes(ax, 1, "one Axes")
             width, available = size_in_points(ax)
             for size in np.arange(_SIZE, _SMALLEST - 0.5, -0.5):
                 boxes, height = self._place(width, size)
@@ -193,7 +197,7 @@ class AttentionDisplay:
             written = weights >= _LEAST * weights.max()
             below = [f"{w:.2g}" if on else "" for w, on in zip(weights, written, strict=True)]
             texts = [*map(token_label, tokens), token_label(self.predictions[i])]
-            below.append(f"p = {self.probabilities[i]:.3g}")
+            below.append(f"p = {probability_text(self.probabilities[i])}")
             widths = [
                 max(room(text), room(number, _SMALL)) + 0.9 * size
                 for text, number in zip(texts, below, strict=True)

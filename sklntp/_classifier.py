@@ -424,8 +424,9 @@ class NTPTransformerClassifier(
         """The fitted model to continue with `warm_start`, or None."""
         fitted = self.warm_start and hasattr(self, "classes_")
         if stages == ("kq",) and not fitted:
+            first = "" if hasattr(self, "classes_") else 'fit with stages=("ov",) first, then '
             raise ValueError(
-                'stages=("kq",) trains W_kq on a fitted W_ov: fit with stages=("ov",) first, then '
+                f'stages=("kq",) trains W_kq on a fitted W_ov: {first}'
                 'set_params(stages=("kq",), warm_start=True) and fit again.'
             )
         if self.smoothing is not None and not fitted and "ov" not in stages:

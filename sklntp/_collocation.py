@@ -98,10 +98,13 @@ def build_collocation(mode, contexts, labels, n_classes):
             tokens, classes, weight = tokens[single], classes[single], weight[single]
     known = tokens < contexts.n_tokens
     if not known.any():
+        remedy = 'Use collocation="last" or "context", or add one-token sentences.'
+        if mode == "context":
+            remedy = "The vocabulary has none of the tokens in X."
         what = {"single": "one-token sentence", "last": "sentence ending", "context": "sentence"}
         raise ValueError(
             f"collocation={mode!r} finds no {what[mode]} with a known token, so nothing can train "
-            'W_ov. Use collocation="last" or "context", or add one-token sentences.'
+            f"W_ov. {remedy}"
         )
     key, weight = sum_by_key(
         tokens[known].astype(np.int64) * n_classes + classes[known], weight[known]

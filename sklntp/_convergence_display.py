@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from sklntp._drawing import BLUE, ORANGE, fitted_classifier, load_pyplot, subdivide
+from sklntp._drawing import BLUE, ORANGE, check_axes, fitted_classifier, load_pyplot, subdivide
 from sklntp._ngd import StepSizes
 
 # A direction this near to its reference is exact but for rounding, see `convergence_rate`.
@@ -122,18 +122,14 @@ class ConvergenceDisplay:
         if ax is None:
             size = (12.0, 0.4 + 3.2 * shape[0])
             figure, axes = plt.subplots(*shape, figsize=size, layout="constrained", squeeze=False)
-        elif isinstance(ax, plt.Axes):
-            grid = subdivide(ax, *shape, wspace=0.6, hspace=0.7)
-            figure = ax.figure
-            axes = [[figure.add_subplot(grid[i, k]) for k in range(3)] for i in range(shape[0])]
         else:
-            axes = np.asarray(ax, dtype=object)
-            if axes.size != shape[0] * shape[1]:
-                raise ValueError(
-                    f"ax must be one Axes, or {shape[0] * 3}, three for each of the {shape[0]} "
-                    f"stages; got {axes.size}."
-                )
-            figure = axes.ravel()[0].figure
+            n = shape[0] * shape[1]
+            what = f"one Axes, or {n}, three for each of the {shape[0]} stages"
+            axes = check_axes(ax, n, what)
+            figure = axes[0].figure
+            if len(axes) == 1:
+                grid = subdivide(axes[0], *shape, wspace=0.6, hspace=0.7)
+                axes = [[figure.add_subplot(grid[i, k]) for k in range(3)] for i in range(shape[0])]
         self.figure_ = figure
         self.axes_ = np.asarray(axes, dtype=object).reshape(shape)
         self.lines_ = {stage: {} for stage in self.convergence}

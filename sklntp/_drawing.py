@@ -6,6 +6,8 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 
+from sklntp._rows import short
+
 # Okabe and Ito's palette, told apart with any colour vision.
 BLUE, ORANGE, PURPLE, VERMILLION, GREY = "#0072B2", "#E69F00", "#CC79A7", "#D55E00", "#666666"
 
@@ -21,6 +23,28 @@ def load_pyplot(caller):
             f"{caller} needs matplotlib, which is not installed: pip install sklntp[plot]"
         ) from error
     return plt
+
+
+def check_axes(ax, n, what):
+    """One Axes, or `n` of them, as a flat array; anything else is refused.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes or array of Axes
+    n : int
+        How many a display draws into.
+    what : str
+        What ax must be, for the message.
+    """
+    from matplotlib.axes import Axes
+
+    axes = np.asarray(ax, dtype=object).ravel()
+    for one in axes:
+        if not isinstance(one, Axes):
+            raise TypeError(f"ax must be {what}; got {type(one).__name__} {short(one)}.")
+    if len(axes) not in (1, n):
+        raise ValueError(f"ax must be {what}; got {len(axes)} Axes.")
+    return axes
 
 
 def fitted_classifier(estimator):
@@ -39,11 +63,15 @@ def fitted_classifier(estimator):
     if isinstance(estimator, Pipeline):
         classifier = estimator[-1]
         before = estimator[:-1] if len(estimator) > 1 else None
-    if not hasattr(classifier, "attention"):
-        remedy = ": pass its best_estimator_" if hasattr(estimator, "best_estimator_") else ""
+    if isinstance(classifier, type) or not hasattr(classifier, "attention"):
+        got = type(estimator).__name__
+        if isinstance(estimator, type):
+            got = f"the class {estimator.__name__} itself: make one, and fit it"
+        elif hasattr(estimator, "best_estimator_"):
+            got += ": pass its best_estimator_"
         raise TypeError(
             "estimator must be a fitted NTPTransformerClassifier, or a Pipeline that ends in one; "
-            f"got {type(estimator).__name__}{remedy}."
+            f"got {got}."
         )
     if not hasattr(classifier, "convergence_"):
         raise NotFittedError(

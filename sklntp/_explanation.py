@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sklntp._forward import position_attention
-from sklntp._rows import plain_token, short
+from sklntp._rows import plain_token, probability_text, short
 from sklntp._sequences import token_array
 from sklntp._top_tokens import CONFUSED, NON_COMPARABLE, NON_OPTIMAL, OPTIMAL, ROLES, UNKNOWN
 
@@ -89,12 +89,14 @@ class Explanation:
 
     def __repr__(self):
         return (
-            f"<Explanation: {_shown(self.predicted)} with probability {self.probability:.3g}, "
+            f"<Explanation: {_shown(self.predicted)} with probability "
+            f"{probability_text(self.probability)}, "
             f"from {len(self.token)} tokens>"
         )
 
     def __str__(self):
-        first = f"next token {_shown(self.predicted)}: probability {self.probability:.3g}"
+        first = f"next token {_shown(self.predicted)}: "
+        first += f"probability {probability_text(self.probability)}"
         if self.runner_up is not None:
             first += f"; then {_shown(self.runner_up)}: {self.runner_up_probability:.3g}"
         left_out = np.ones(len(self.token), dtype=bool)
@@ -181,7 +183,14 @@ def _read_sentence(sentence):
             "explain takes one sentence, a list, tuple, array or Series of tokens; got "
             f"{type(sentence).__name__} {short(sentence)}."
         )
-    if is_table or (is_array and sentence.ndim > 1) or any(map(_is_sequence, sentence)):
+    nested = [] if is_table else [_is_sequence(token) for token in sentence]
+    if any(nested) and not all(nested):
+        where = nested.index(True)
+        raise TypeError(
+            f"Position {where}: a token must be a str or an int; got "
+            f"{type(sentence[where]).__name__} {short(sentence[where])}."
+        )
+    if is_table or (is_array and sentence.ndim > 1) or any(nested):
         raise ValueError(
             "explain takes one sentence, not a collection of them: explain(X[0]), not explain(X). "
             "Behind the transformers of a pipeline it is "

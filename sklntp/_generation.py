@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from sklntp._context_transformers import write_sentences
+from sklntp._memory import check_memory
 from sklntp._ngrams import is_ngram, parts, text, untag
 from sklntp._sequences import read_sequences, short
 
@@ -67,6 +68,8 @@ def generate(estimator, X, n_tokens, *, temperature=1.0, top_k=None, random_stat
     TypeError
         If a parameter is no number, or next tokens are numbers where prompts hold str, or str where
         these hold numbers.
+    MemoryError
+        Before the work, if the result would not fit into the memory that is available.
 
     Notes
     -----
@@ -97,6 +100,7 @@ def generate(estimator, X, n_tokens, *, temperature=1.0, top_k=None, random_stat
         _check_feedback(estimator, classes.tolist(), sequences.tokens)
     prompts = write_sentences(sequences.tokens, sequences.codes, sequences.lengths)
 
+    check_memory("The result of generate", (len(prompts), n_tokens), "Ask for fewer at a time.")
     greedy = temperature == 0 or top_k == 1
     generated = np.empty((len(prompts), n_tokens), dtype=classes.dtype)
     if not greedy:

@@ -9,6 +9,7 @@ from sklntp._drawing import (
     ORANGE,
     PURPLE,
     LayeredGraph,
+    check_axes,
     fitted_classifier,
     flow,
     literal,
@@ -169,12 +170,9 @@ class PartialOrderDisplay:
         above, below = np.array([(place[a], place[b]) for a, b in self.pairs]).T
         self._graph = LayeredGraph(len(self.tokens), above, below)
         self.layers_ = dict(zip(self.tokens, self._graph.layer.tolist(), strict=True))
-        if ax is None or isinstance(ax, plt.Axes):
-            axes = self._panels(plt, ax)
-        else:
-            axes = np.asarray(ax, dtype=object).ravel()
-            if len(axes) != 2:
-                raise ValueError(f"ax must be one Axes or two; got {len(axes)}.")
+        axes = [] if ax is None else check_axes(ax, 2, "one Axes or two")
+        if len(axes) < 2:
+            axes = self._panels(plt, *axes)
         self.axes_, self.figure_ = axes, axes[0].figure
         self._draw_graph(axes[0])
         self._draw_values(axes[1])
@@ -186,7 +184,7 @@ class PartialOrderDisplay:
         names = {(True, False): "optimal", (False, True): "non-optimal", (True, True): "confused"}
         return [names[token in above, token in below] for token in self.tokens]
 
-    def _panels(self, plt, ax):
+    def _panels(self, plt, ax=None):
         """Axes of the graph and the values, with room for the names of the tokens between them."""
         names = 12.0 + max(text_width(name, _SIZE) for name in map(token_label, self.tokens))
         if ax is None:
@@ -298,7 +296,7 @@ class PartialOrderDisplay:
         ax.add_collection(LineCollection(lines, colors=GREY, linewidths=0.8, alpha=alpha, zorder=1))
         self._draw_notes(ax, roles, notes, y)
         title = f"Order of the tokens under the query {_quoted(self.query)}"
-        title += f": {len(self.tokens)} tokens, {len(self.pairs)} pairs"
+        title += f": {len(self.tokens)} tokens, {len(self.pairs)} pair{'s' * (len(self.pairs) > 1)}"
         _set_title(ax, title, width, 1.1 * _SIZE)
 
     def _draw_notes(self, ax, roles, notes, y):
@@ -371,10 +369,16 @@ def _query_code(classifier, query):
     vocabulary = classifier.vocabulary_.tolist()
     codes = np.unique(classifier._orders.query)
     with_pairs = [vocabulary[code] for code in codes if code < len(vocabulary)]
-    if query in with_pairs:
+    if query in with_pairs and not isinstance(query, (bool, np.bool_)):
         return vocabulary.index(query)
     if not with_pairs:
-        raise ValueError("The data have no pair of tokens under any query: there is no order.")
+        problem = "The data have no pair of tokens under any query: there is no order."
+        if classifier.collocation_mode_ == "context":
+            problem += (
+                ' Under the collocation "context" (that of smoothing) each token of a sentence is '
+                'followed by its next token; "single" or "last" compare them.'
+            )
+        raise ValueError(problem)
     if query is None:
         problem = "query is missing"
     else:

@@ -21,6 +21,11 @@ def short(value):
         return f"an int of {value.bit_length()} bits"
 
 
+def probability_text(p):
+    """A probability with three digits; one below 1 does not become 1 by rounding."""
+    return f"{p:.3g}" if p in (0.0, 1.0) or p < 0.9995 else "> 0.999"
+
+
 def plain_rows(rows):
     """The rows as lists or tuples, which can be read several times."""
     if set(map(type, rows)) <= {list, tuple}:
@@ -89,7 +94,12 @@ def check_tokens(rows, *, floats):
     Tokens are str or int; with `floats`, in a table, str or any finite number.
     """
     numbers = (int, float, np.integer, np.floating) if floats else (int, np.integer)
-    wanted = "a str or a number" if floats else "a str or an int"
+    # In tables scikit-learn's checks look for this wording.
+    wanted = (
+        "a token argument must be a string or a number"
+        if floats
+        else "a token must be a str or an int"
+    )
     first = None
     for i, row in enumerate(rows):
         for j, token in enumerate(row):
@@ -101,11 +111,9 @@ def check_tokens(rows, *, floats):
                     what = "NaN" if token != token else "infinity"
                     raise ValueError(f"Input X contains {what}: sentence {i}, position {j}.")
             else:
-                # scikit-learn's checks look for the wording in parentheses.
                 raise TypeError(
-                    f"Sentence {i}, position {j}: a token must be {wanted}; got "
-                    f"{type(token).__name__} {short(token)} "
-                    "(argument must be a string or a number)."
+                    f"Sentence {i}, position {j}: {wanted}; got "
+                    f"{type(token).__name__} {short(token)}."
                 )
             first = first or (kind, i, j, token)
             if kind != first[0]:

@@ -166,9 +166,7 @@ def ragged_rows(X):
             return cells
     elif hasattr(X, "to_pylist"):  # Arrow
         return ragged_rows(X.to_pylist())
-    elif X is None or isinstance(X, Real):
-        return None
-    elif hasattr(X, "__array__"):
+    elif hasattr(X, "__array__") and not isinstance(X, np.generic):
         return ragged_rows(np.asarray(X))
     else:
         raise TypeError(

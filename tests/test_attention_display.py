@@ -103,6 +103,11 @@ def test_draws_into_the_given_axes_only(layout):
     assert not any(ax.has_data() or ax.texts for ax in axes.ravel() if ax is not display.ax_)
     figure.canvas.draw()
     outer = display.ax_.get_window_extent().padded(2)
+    for ax, got in ((axes, r"got 4 Axes"), (axes[0], "got 2 Axes")):
+        with pytest.raises(ValueError, match=f"ax must be one Axes; {got}"):
+            display.plot(ax=ax)
+    with pytest.raises(TypeError, match="ax must be one Axes; got int 3"):
+        display.plot(ax=3)
     for text in display.ax_.texts:  # the font has shrunk
         assert outer.y0 <= text.get_window_extent().y0 and text.get_window_extent().y1 <= outer.y1
 

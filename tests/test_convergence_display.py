@@ -197,8 +197,10 @@ def test_an_array_of_axes_is_drawn_into():
     _, axes = plt.subplots(2, 3)
     display = ConvergenceDisplay.from_estimator(fitted(), ax=axes)
     assert (display.axes_ == axes).all()
-    with pytest.raises(ValueError, match="three for each of the 2 stages; got 5"):
+    with pytest.raises(ValueError, match="three for each of the 2 stages; got 5 Axes"):
         display.plot(ax=axes.ravel()[:5])
+    with pytest.raises(TypeError, match="three for each of the 2 stages; got str 'a'"):
+        display.plot(ax=[*axes.ravel()[:5], "a"])
 
 
 def test_texts_are_inside_and_apart():
@@ -228,6 +230,8 @@ DRAW = {
 def test_unfitted_and_other_estimators_are_refused(draw):
     with pytest.raises(NotFittedError, match="call fit before"):
         draw(NTPTransformerClassifier())
+    with pytest.raises(TypeError, match="the class NTPTransformerClassifier itself"):
+        ConvergenceDisplay.from_estimator(NTPTransformerClassifier)
     with pytest.raises(TypeError, match="got LogisticRegression"):
         draw(LogisticRegression())
     with pytest.raises(TypeError, match="ends in one; got Pipeline"):

@@ -142,6 +142,9 @@ def test_int_tokens():
         ([], ValueError, "empty"),
         (None, TypeError, "NoneType"),
         ([None], (ValueError, TypeError), "position 0"),
+        ([b"a"], TypeError, r"a token must be a str or an int; got bytes b'a'\.$"),
+        (["a", ["b"]], TypeError, r"Position 1: a token .*; got list \['b'\]"),
+        ([["a"], "b"], TypeError, r"Position 0: a token .*; got list \['a'\]"),
         ({"a": 1}, TypeError, "dict"),
     ],
 )
@@ -163,3 +166,11 @@ def test_behind_the_transformers_of_a_pipeline():
     found = pipeline[-1].explain(pipeline[:-1].transform([["a", "b"]])[0])
     assert found.predicted == pipeline.predict([["a", "b"]])[0] == "c"
     assert "a→b" in found.token
+
+
+def test_a_probability_below_one_is_not_shown_as_one():
+    two = [["a"], ["b"]], ["b", "a"]
+    sure, nearly = fitted(two, max_iter=1000), fitted(two, max_iter=80)
+    assert sure.explain(["a"]).probability == 1.0 and "probability 1;" in str(sure.explain(["a"]))
+    assert 0.9995 < nearly.explain(["a"]).probability < 1.0
+    assert "probability > 0.999;" in str(nearly.explain(["a"]))

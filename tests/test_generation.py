@@ -224,3 +224,8 @@ def test_a_class_without_weight_is_never_drawn():
         log_p = np.log([[0.0, 0.5, 0.0, 0.5, 0.0]])
     for uniform, code in ((0.0, 1), (0.5 - 1e-9, 1), (0.5, 3), (1 - 2**-53, 3)):
         assert _generation._draw(log_p, np.array([uniform]), 1.0, 5).tolist() == [code]
+
+
+def test_more_than_memory_holds_is_refused_before_the_work(clf):
+    with pytest.raises(MemoryError, match=r"result of generate of shape \(1, 1000000000000\)"):
+        clf.generate([[0]], 10**12)

@@ -211,8 +211,22 @@ def test_one_axes_is_subdivided_and_two_are_drawn_into():
         assert outer.contains(*ax.get_position().p0) and outer.contains(*ax.get_position().p1)
     _, axes = plt.subplots(2, 1, figsize=(8, 8))
     assert (display.plot(ax=axes).axes_ == axes).all()
-    with pytest.raises(ValueError, match="one Axes or two; got 3"):
+    with pytest.raises(ValueError, match="one Axes or two; got 3 Axes"):
         display.plot(ax=[*axes, right])
+    with pytest.raises(TypeError, match="one Axes or two; got str 'a'"):
+        display.plot(ax="a")
+
+
+def test_no_order_is_explained_by_the_collocation():
+    clf = fitted(*CHAIN, collocation="context")
+    with pytest.raises(ValueError, match='no pair .* collocation "context" .* "single" or "last"'):
+        PartialOrderDisplay.from_estimator(clf, query="c")
+
+
+def test_a_bool_is_no_query():
+    X = [[0], [1], [2], [0, 1]]
+    with pytest.raises(ValueError, match="query True"):
+        PartialOrderDisplay.from_estimator(fitted(X, [1, 2, 0, 1]), query=True)
 
 
 def test_pipeline():

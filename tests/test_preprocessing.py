@@ -114,7 +114,7 @@ def test_no_sequences():
         (np.zeros((2, 2, 2)), ValueError, "dim 3"),
         (sparse.eye(3), TypeError, "Sparse data"),
         (iter([["a"]]), TypeError, "X must be a list.*got list_iterator"),
-        (None, ValueError, "Expected 2D array"),
+        (None, TypeError, "X must be a list, .*; got NoneType"),
     ],
 )
 def test_what_is_no_sequence_is_refused(function, X, error, match):
