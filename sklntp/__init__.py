@@ -4,8 +4,7 @@ from sklntp import datasets, inspection, metrics, model_selection, preprocessing
 from sklntp._classifier import NTPTransformerClassifier
 from sklntp._generation import generate
 from sklntp._recipe import make_next_token_pipeline
-
-__version__ = "0.1.0"
+from sklntp._version import __version__
 
 __all__ = [
     "NTPTransformerClassifier",

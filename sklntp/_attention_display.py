@@ -197,7 +197,8 @@ class AttentionDisplay:
             written = weights >= _LEAST * weights.max()
             below = [f"{w:.2g}" if on else "" for w, on in zip(weights, written, strict=True)]
             texts = [*map(token_label, tokens), token_label(self.predictions[i])]
-            below.append(f"p = {probability_text(self.probabilities[i])}")
+            p = probability_text(self.probabilities[i])
+            below.append(f"p {p}" if p.startswith(">") else f"p = {p}")
             widths = [
                 max(room(text), room(number, _SMALL)) + 0.9 * size
                 for text, number in zip(texts, below, strict=True)

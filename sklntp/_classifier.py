@@ -16,6 +16,7 @@ from sklntp._max_margin import MaxMarginError
 from sklntp._model import Model, starting_model
 from sklntp._ngd import StepSizes
 from sklntp._progress import ProgressLines
+from sklntp._saving import VersionedState
 from sklntp._sequences import short, store_features, token_array
 from sklntp._stages import check_joint
 from sklntp._training import Plan, Training
@@ -34,6 +35,7 @@ _LARGEST = {Real: 1e290, Integral: 10**12}  # step_size, max_iter
 
 class NTPTransformerClassifier(
     DocLink,
+    VersionedState,
     CallbackSupportMixin,
     ClassifierMixin,
     FittedPredictions,
@@ -513,7 +515,7 @@ class NTPTransformerClassifier(
 
     def __getstate__(self):
         """Without the cached reference, which the stored pairs determine."""
-        state = super().__getstate__().copy()
+        state = super().__getstate__()
         if "_max_margin_kq" in state:
             state["_max_margin_kq"] = None
         return state

@@ -16,6 +16,7 @@ from sklntp._coding import code_ints
 from sklntp._doc_link import DocLink
 from sklntp._ngrams import tag, text, untag
 from sklntp._rows import plain_token, read_rows, short
+from sklntp._saving import VersionedState
 from sklntp._sentence_ends import find_ordinary, sentence_of
 from sklntp._sequences import (
     Sequences,
@@ -52,7 +53,9 @@ def write_pieces(tokens, pieces):
     return write_sentences(tokens, codes, lengths)
 
 
-class ContextTransformer(DocLink, CallbackSupportMixin, TransformerMixin, BaseEstimator):
+class ContextTransformer(
+    DocLink, VersionedState, CallbackSupportMixin, TransformerMixin, BaseEstimator
+):
     """Reads sentences once per call: `_prepare`, then `_learn` and `_write` what it returns."""
 
     @_fit_context(prefer_skip_nested_validation=True)

@@ -24,6 +24,8 @@ LAYERS = [
         "_memory",
         "_products",
         "_doc_link",
+        "_version",
+        "_saving",
     ],
     ["_contexts", "_collocation", "_held_out", "_orders"],
     [
